@@ -1,0 +1,44 @@
+"""What a stage is: a function from a context to a `StageResult`.
+
+A stage does not print, exit, read a clock or call git; whatever it needs of those is handed in here, so that tests hand in
+fakes and every run over the same context gives the same result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from validator.verdict.model import StageResult
+
+if TYPE_CHECKING:
+    from validator.change.model import Change
+    from validator.manifest.model import Manifest
+    from validator.policy.model import Policy
+
+__all__ = ["Stage", "StageContext"]
+
+
+@dataclass(frozen=True, slots=True)
+class StageContext:
+    """Everything a stage may know."""
+
+    change: Change
+    policy: Policy
+    manifest: Manifest | None
+    """None when the change brings none or it cannot be read; a finding says so already."""
+    today: date
+    """The gate's day, UTC."""
+    seed: int
+    """Root of every random choice; recorded for replay."""
+    workdir: Path
+    """Private folder of this run, removed afterwards."""
+    progress: Callable[[str], None]
+    """Takes one plain line of progress."""
+
+
+class Stage(Protocol):
+    def __call__(self, context: StageContext) -> StageResult: ...
