@@ -1,7 +1,7 @@
 """What a stage is: a function from a context to a `StageResult`.
 
-A stage does not print, exit, read a clock or call git; whatever it needs of those is handed in here, so that tests hand in
-fakes and every run over the same context gives the same result.
+A stage does not print, exit, read a clock or call git; whatever it needs of those is handed in here, so that tests hand
+in fakes and every run over the same context gives the same result.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
 A front end (`ordering.ptx`, `ordering.sass`, others later) turns a kernel into a `Program`:
 
-* instructions numbered 0 … n-1 in text order (text order is not execution order: only `blocks` say what follows what),
+* instructions numbered 0 … n-1 in text order (which is not execution order: only `blocks` say what follows),
 * `events`: the few instructions that touch memory or order it,
-* `definitions(i)` and `operation(i, register)`: data flow, asked for lazily, because an audit needs only the slices that lead
-  to addresses, branch conditions and barrier operands.
+* `definitions(i)` and `operation(i, register)`: data flow, asked for lazily, because an audit needs only the slices that
+  lead to addresses, branch conditions and barrier operands.
 
 Rules and analyses never see PTX or SASS.
 """
@@ -107,13 +107,13 @@ class EventKind(Enum):
     """bar.warp.sync: orders the lanes of a warp."""
     MBARRIER_INIT = auto()
     MBARRIER_ARRIVE = auto()
-    """Any operation that may complete a phase: arrive, arrive.expect_tx, complete_tx, cp.async.mbarrier.arrive, tcgen05.commit."""
+    """May complete a phase: arrive, arrive.expect_tx, complete_tx, cp.async.mbarrier.arrive, tcgen05.commit."""
     MBARRIER_WAIT = auto()
     """test_wait / try_wait, acquire or relaxed; a loop around it is the wait."""
     ASYNC_COMMIT = auto()
     """Closes the group of asynchronous copies issued since the last commit."""
     ASYNC_WAIT = auto()
-    """cp.async.wait_group / wait_all, cp.async.bulk.wait_group[.read], wgmma.wait_group: `pending` groups may remain."""
+    """cp.async.wait_group, cp.async.bulk.wait_group[.read], wgmma.wait_group: `pending` groups may remain."""
     FENCE = auto()
     PROXY_FENCE = auto()
     """fence.proxy.async and its relatives."""
@@ -135,7 +135,7 @@ class Level(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Reg:
-    """A virtual register (PTX, with its scope made unique) or a 32-bit half of the register file (SASS, `R2`, `UR4`, `P0`)."""
+    """A virtual register (PTX, its scope made unique) or one of the register file (SASS: `R2`, `UR4`, `P0`, 32 bits)."""
 
     name: str
 
@@ -170,7 +170,7 @@ class Op(IntEnum):
     SELECT = auto()
     """args = (if true, if false, predicate)."""
     COMPARE = auto()
-    """attr = (relation, signed) with relation in eq ne lt le gt ge; optional further args are combined: attr[2] in and/or/xor."""
+    """attr = (relation, signed), relation in eq ne lt le gt ge; a third arg is combined as attr[2] in and/or/xor says."""
     PARAM = auto()
     """Read of the parameter block: attr = (byte offset, bytes) in the whole block."""
     PARAM_ADDRESS = auto()
@@ -288,9 +288,9 @@ class Event:
     noncoherent: bool = False
     """.nc / .CONSTANT: outside the memory model, ptxas may move it."""
     movable: bool = True
-    """False when nothing may reorder this access across the wait (volatile, relaxed and stronger)."""
+    """False when nothing may move this access across the wait (volatile, relaxed and stronger)."""
     barrier: tuple[Operand, ...] = ()
-    """Barrier id (CTA barrier) or shared address (mbarrier), summed like an address; empty means barrier 0 / not applicable."""
+    """Barrier id (CTA barrier) or shared address (mbarrier), summed like an address; empty: barrier 0 or none."""
     thread_count: Operand | None = None
     """Threads that take part in a CTA barrier; None: all of the CTA."""
     arrives: bool = True
@@ -362,7 +362,7 @@ class Program(Protocol):
     """.reqntid or EIATTR_REQNTID, when the binary fixes it."""
     max_block_size: int | None
     unknown: Mapping[str, int]
-    """Opcodes the front end does not know → how often they occur; each occurrence is also an UNKNOWN event if it may matter."""
+    """Opcodes the front end does not know → count; each occurrence that may matter is also an UNKNOWN event."""
 
     def definitions(self, index: int) -> Iterable[Reg]:
         """Registers that instruction `index` writes (guarded writes too)."""
@@ -387,7 +387,7 @@ class Program(Protocol):
 
 @dataclass(slots=True)
 class SimpleProgram:
-    """A `Program` held in plain tables: what tests write by hand, and a base for front ends with nothing to be lazy about."""
+    """A `Program` held in plain tables: what tests write by hand, and a base for front ends that need not be lazy."""
 
     isa: Isa
     name: str

@@ -119,7 +119,9 @@ class Finding:
     def id(self) -> str:
         """Stable id: rule plus 12 hex digits over the identity."""
         key = self.identity or (self.where.path, self.where.kernel or "", self.message)
-        return f"{self.rule}:{hashlib.sha256(chr(0).join((self.rule, *key)).encode('utf-8', 'surrogateescape')).hexdigest()[:12]}"
+        text = chr(0).join((self.rule, *key))
+        digest = hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
+        return f"{self.rule}:{digest[:12]}"
 
 
 @dataclass(frozen=True, slots=True)
