@@ -4,7 +4,7 @@ A front end (`ordering.ptx`, `ordering.sass`, others later) turns a kernel into 
 
 * instructions numbered 0 … n-1 in text order (which is not execution order: only `blocks` say what follows),
 * `events`: the few instructions that touch memory or order it,
-* `definitions(i)` and `operation(i, register)`: data flow, asked for lazily, because an audit needs only the slices that
+* `definitions(i)` and `operation(i, register)`: data flow, asked for lazily: an audit needs only the slices that
   lead to addresses, branch conditions and barrier operands.
 
 Rules and analyses never see PTX or SASS.
@@ -135,7 +135,7 @@ class Level(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Reg:
-    """A virtual register (PTX, its scope made unique) or one of the register file (SASS: `R2`, `UR4`, `P0`, 32 bits)."""
+    """A virtual register (PTX, its scope made unique) or a 32-bit one of SASS (`R2`, `UR4`, `P0`)."""
 
     name: str
 
@@ -170,7 +170,7 @@ class Op(IntEnum):
     SELECT = auto()
     """args = (if true, if false, predicate)."""
     COMPARE = auto()
-    """attr = (relation, signed), relation in eq ne lt le gt ge; a third arg is combined as attr[2] in and/or/xor says."""
+    """attr = (relation, signed), relation in eq ne lt le gt ge; args[2] is combined by attr[2]: and, or, xor."""
     PARAM = auto()
     """Read of the parameter block: attr = (byte offset, bytes) in the whole block."""
     PARAM_ADDRESS = auto()
