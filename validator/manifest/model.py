@@ -1,0 +1,185 @@
+"""Manifest: what a change says of itself (`rfcs/<id>.toml`). A declaration, never an authority."""
+
+from __future__ import annotations
+
+from datetime import date
+from enum import StrEnum
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+
+from validator.manifest.contract import KernelContract, Step
+
+__all__ = [
+    "SCHEMA",
+    "Artifact",
+    "BatchRange",
+    "Claim",
+    "Contract",
+    "IsolationDeclaration",
+    "Manifest",
+    "Reference",
+    "ScopeDeclaration",
+    "Switch",
+    "SwitchKind",
+    "json_schema",
+]
+
+SCHEMA: Final = "validator/manifest/1"
+
+Text = Annotated[str, StringConstraints(min_length=1, max_length=4000)]
+Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
+Names = tuple[Name, ...]
+Identifier = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]{0,79}$")]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+class SwitchKind(StrEnum):
+    """What turns the new path on."""
+
+    ENVIRONMENT = "env"
+    FLAG = "flag"
+    CONFIG = "config"
+    BUILD = "build"
+
+
+class Switch(_Model):
+    """`[switch]`: what turns the new path on. With the default value, the change must not be reachable."""
+
+    kind: SwitchKind
+    name: Name
+    """Variable, flag or key."""
+    value: str | bool | int
+    """What turns the new path on."""
+    default: str | bool | int
+    """What it is when nobody sets it."""
+
+    @model_validator(mode="after")
+    def _off_is_not_on(self) -> Switch:
+        if self.value == self.default:
+            raise ValueError(
+                f"switch {self.name!r} has the same `value` and `default`: the new path would be on for all"
+            )
+        return self
+
+
+class BatchRange(_Model):
+    """Smallest and largest batch the change is for, both included."""
+
+    min: Annotated[int, Field(ge=0)] = 1
+    max: Annotated[int, Field(ge=0)]
+
+    @model_validator(mode="after")
+    def _ordered(self) -> BatchRange:
+        if self.min > self.max:
+            raise ValueError(f"batch range is empty: min {self.min} is above max {self.max}")
+        return self
+
+
+class ScopeDeclaration(_Model):
+    """`[scope]`: where the new path may run. Whatever is not listed is outside."""
+
+    models: Annotated[Names, Field(min_length=1)]
+    architectures: Annotated[Names, Field(min_length=1)]
+    """Hardware, as `sm_100a`."""
+    dtypes: Annotated[Names, Field(min_length=1)]
+    batch: BatchRange
+    parallelism: Names = ("none",)
+    """As `tp8`, `ep4`; `none` for one device."""
+
+    @model_validator(mode="after")
+    def _no_repeats(self) -> ScopeDeclaration:
+        for key in ("models", "architectures", "dtypes", "parallelism"):
+            values: Names = getattr(self, key)
+            repeated = sorted({value for value in values if values.count(value) > 1})
+            if repeated:
+                raise ValueError(f"`{key}` lists {', '.join(map(repr, repeated))} more than once")
+        if "none" in self.parallelism and any(p not in ("none", "tp1", "pp1", "ep1", "dp1") for p in self.parallelism):
+            raise ValueError("`parallelism` says both 'none' and a way to spread over devices; list only what is meant")
+        return self
+
+
+class IsolationDeclaration(_Model):
+    """`[isolation]`: which paths are this change's own."""
+
+    paths: Annotated[Names, Field(min_length=1)]
+    """Globs from the repository root: `*` and `?` stay inside a folder, `**` crosses folders."""
+    entry_points: Names = ()
+    """`module:function`, where the rest of the program reaches the new path."""
+    shared: Names = ()
+    """Files outside `paths` that the change means to touch (the switch, the dispatch), shown to the reviewer."""
+
+
+class Reference(_Model):
+    """`[[references]]`: what the candidate is judged against."""
+
+    name: Name
+    path: Name
+    """File in the base revision; one that the change itself brings is shown as such."""
+    note: Text | None = None
+
+
+class Artifact(_Model):
+    """`[[artifacts]]`: a compiled file that belongs to the change."""
+
+    path: Name
+    """Path or glob in the head tree."""
+    arch: Name | None = None
+    """Architecture it was built for; None: the file says."""
+    kernels: Names = ()
+    """Globs of the kernels it holds; empty: all."""
+
+
+class Claim(_Model):
+    """`[[claims]]`: something the author says about speed or quality. Not evidence."""
+
+    metric: Name
+    """As `tokens/s`."""
+    value: float
+    baseline: float | None = None
+    conditions: Text
+    """Hardware, model, batch, and what the baseline is."""
+    source: Text | None = None
+    """Where it was measured: a file or a link."""
+
+
+class Contract(_Model):
+    """The kernel part of a manifest alone: what `validator audit --contract FILE` reads."""
+
+    schema_: Annotated[Literal["validator/manifest/1"], Field(alias="schema")] = SCHEMA
+    kernels: tuple[KernelContract, ...] = ()
+    steps: tuple[Step, ...] = ()
+
+
+class Manifest(Contract):
+    """One `rfcs/<id>.toml`."""
+
+    id: Identifier
+    """Lower case, digits, `.`, `_`, `-`; the file's name without `.toml`."""
+    title: Annotated[str, StringConstraints(min_length=1, max_length=200)]
+    owners: Names = ()
+    """Who answers for the change after the merge, as `@name`."""
+    created: date
+    expires: date
+    """The day the path is removed or promoted; policy bounds how far away it may be."""
+    summary: Text
+    isolation: IsolationDeclaration
+    switch: Switch | None = None
+    scope: ScopeDeclaration
+    references: tuple[Reference, ...] = ()
+    artifacts: tuple[Artifact, ...] = ()
+    claims: tuple[Claim, ...] = ()
+
+    @model_validator(mode="after")
+    def _lives(self) -> Manifest:
+        if self.expires <= self.created:
+            raise ValueError(f"`expires` ({self.expires}) is not after `created` ({self.created})")
+        return self
+
+
+def json_schema() -> dict[str, Any]:
+    """JSON Schema (2020-12) of a manifest."""
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **Manifest.model_json_schema(by_alias=True)}

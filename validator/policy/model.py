@@ -1,0 +1,243 @@
+"""Policy: what every fast-track change must satisfy (`policies/*.toml` at the base revision).
+
+Several files are one policy: each key is set in one file only. `policies/README.md` explains every key.
+"""
+
+from __future__ import annotations
+
+from datetime import date
+from enum import StrEnum
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+
+from validator.verdict.model import Strength
+
+__all__ = [
+    "SCHEMA",
+    "WAIVER_SCHEMA",
+    "BatchLimit",
+    "DependencyPolicy",
+    "DifferentialPolicy",
+    "IsolationPolicy",
+    "ManifestPolicy",
+    "OrderingPolicy",
+    "Policy",
+    "ScopePolicy",
+    "Tolerance",
+    "ToleranceKind",
+    "TrustedPaths",
+    "Waiver",
+    "WaiverPolicy",
+    "json_schema",
+]
+
+SCHEMA: Final = "validator/policy/1"
+WAIVER_SCHEMA = "validator/waivers/1"
+
+Globs = tuple[Annotated[str, StringConstraints(min_length=1, max_length=200)], ...]
+Names = Globs
+Count = Annotated[int, Field(ge=0)]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+class IsolationPolicy(_Model):
+    """`[isolation]`: where a change may live, and how much of the shared code it may touch."""
+
+    roots: Globs = ("**",)
+    """Where a manifest may declare isolated paths."""
+    shared: Globs = ("**",)
+    """Shared files that may be touched at all."""
+    max_shared_files: Count = 5
+    max_shared_lines: Count = 100
+    """Lines added plus deleted, over all shared files."""
+    binary: Globs = ()
+    """Where binary files may be added."""
+    executable: Globs = ()
+    """Where the executable bit may be set."""
+    symlinks: Globs = ()
+    """Where symbolic links may be added."""
+    max_file_bytes: Annotated[int, Field(gt=0)] = 2 * 1024 * 1024
+    """Largest file a change may bring."""
+
+
+class TrustedPaths(_Model):
+    """`[trusted]`: files that judge a change. A change that edits one is told so, in a finding that nothing waives."""
+
+    policies: Globs = ("policies/**",)
+    waivers: Globs = ("policies/waivers/**",)
+    tests: Globs = ("tests/**", "**/tests/**", "test_*.py", "**/test_*.py", "**/*_test.py")
+    references: Globs = ("**/reference/**", "**/references/**")
+    ci: Globs = (
+        ".github/**",
+        ".buildkite/**",
+        ".gitlab-ci.yml",
+        ".gitlab/**",
+        ".circleci/**",
+        ".ci/**",
+        "Jenkinsfile",
+        ".pre-commit-config.yaml",
+    )
+    validator: Globs = (".validator/**", "validator.toml")
+    """The validator's own configuration, besides what is always guarded (conftest, plugins, start-up hooks, shadows)."""
+
+
+class BatchLimit(_Model):
+    """Smallest and largest batch a change may ask for."""
+
+    min: Count = 0
+    max: Count
+
+    @model_validator(mode="after")
+    def _ordered(self) -> BatchLimit:
+        if self.min > self.max:
+            raise ValueError(f"batch limit is empty: min {self.min} is above max {self.max}")
+        return self
+
+
+class ScopePolicy(_Model):
+    """`[scope]`: the widest scope a manifest may declare. An absent key does not limit."""
+
+    models: Globs | None = None
+    """Globs over model names."""
+    architectures: Globs | None = None
+    """As `sm_100a`, globs."""
+    dtypes: Globs | None = None
+    batch: BatchLimit | None = None
+    parallelism: Globs | None = None
+    """As `tp8`, globs; `none` is always allowed."""
+
+
+class ManifestPolicy(_Model):
+    """`[manifest]`: what a manifest must say."""
+
+    files: Globs = ("rfcs/*.toml",)
+    """Where manifests live."""
+    required: bool = True
+    max_days: Annotated[int, Field(gt=0)] = 180
+    """Longest life, from `created` to `expires`."""
+    min_owners: Count = 1
+    owners: Names | None = None
+    """Globs over who may own a change; absent: anybody."""
+    switch_required: bool = True
+
+
+class DependencyPolicy(_Model):
+    """`[dependencies]`: files that decide what is installed."""
+
+    files: Globs = (
+        "requirements*.txt",
+        "**/requirements*.txt",
+        "requirements/**",
+        "pyproject.toml",
+        "setup.py",
+        "setup.cfg",
+        "**/*.lock",
+        "*.lock",
+        "CMakeLists.txt",
+        "cmake/**",
+        "Dockerfile*",
+        "docker/**",
+        ".gitmodules",
+        "package.json",
+        "Cargo.toml",
+    )
+    allowed: Globs = ()
+    """Of those, the ones a fast-track change may edit."""
+
+
+class OrderingPolicy(_Model):
+    """`[ordering]`: proof that nothing is read before the wait that makes it valid."""
+
+    required: bool = True
+    min_strength: Literal[Strength.MACHINE_CODE, Strength.PTX] = Strength.PTX
+    """`proof-on-machine-code` or `proof-on-ptx`; machine code is the stronger."""
+
+
+class ToleranceKind(StrEnum):
+    """How a candidate's error is judged."""
+
+    BASELINE = "relative-to-baseline"
+    ABSOLUTE = "absolute"
+    ULP = "ulp"
+    EXACT = "exact"
+    PROPERTY = "property"
+
+
+class Tolerance(_Model):
+    """`[differential.tolerances."KERNEL GLOB"]`."""
+
+    kind: ToleranceKind = ToleranceKind.BASELINE
+    rms_ratio: Annotated[float, Field(gt=0)] = 2.0
+    """`relative-to-baseline`: RMS error over the trusted implementation's own, both against float64."""
+    max_ratio: Annotated[float, Field(gt=0)] = 4.0
+    """The same for the largest error."""
+    atol: Annotated[float, Field(ge=0)] | None = None
+    rtol: Annotated[float, Field(ge=0)] | None = None
+    ulp: Annotated[int, Field(ge=0)] | None = None
+
+
+class DifferentialPolicy(_Model):
+    """`[differential]`: candidate against reference."""
+
+    required: bool = True
+    min_strength: Literal[Strength.GPU_RUN, Strength.PTX_RUN, Strength.CPU_MODEL] = Strength.CPU_MODEL
+    """`run-on-gpu`, `ptx-run-on-cpu` or `run-of-cpu-model`, strongest first."""
+    min_cases: Annotated[int, Field(gt=0)] = 50
+    """Judged cases per kernel; void ones do not count."""
+    tolerances: dict[str, Tolerance] = {}
+    """Glob over kernel names → the widest tolerance a manifest may ask for; the first that matches counts."""
+
+
+class WaiverPolicy(_Model):
+    """`[waivers]`: exceptions, read from the base revision only."""
+
+    files: Globs = ("policies/waivers/*.toml",)
+    max_days: Annotated[int, Field(gt=0)] = 90
+    """Longest life of a waiver."""
+    warn_days: Count = 14
+    """Report a waiver that expires within so many days."""
+
+
+class Policy(_Model):
+    """All of `policies/*.toml`, merged."""
+
+    schema_: Annotated[Literal["validator/policy/1"], Field(alias="schema")] = SCHEMA
+    name: str = "policy"
+    obligations: Names = ("gate", "isolation", "scope", "ordering", "differential")
+    """Obligations (or whole families) that must be settled; one that no stage produced is unproven."""
+    isolation: IsolationPolicy = IsolationPolicy()
+    trusted: TrustedPaths = TrustedPaths()
+    scope: ScopePolicy = ScopePolicy()
+    manifest: ManifestPolicy = ManifestPolicy()
+    dependencies: DependencyPolicy = DependencyPolicy()
+    ordering: OrderingPolicy = OrderingPolicy()
+    differential: DifferentialPolicy = DifferentialPolicy()
+    waivers: WaiverPolicy = WaiverPolicy()
+
+
+class Waiver(_Model):
+    """`[[waivers]]` of a file in `policies/waivers/`: one finding, accepted for a while by somebody by name."""
+
+    finding: Annotated[str, StringConstraints(pattern=r"^[a-z]+/[a-z0-9-]+:[0-9a-f]{12}$")]
+    """Exact finding id, as every report shows it."""
+    owner: Annotated[str, StringConstraints(min_length=1, max_length=200)]
+    reason: Annotated[str, StringConstraints(min_length=10, max_length=2000)]
+    link: Annotated[str, StringConstraints(pattern=r"^https?://\S+$", max_length=500)]
+    """Where it was discussed."""
+    created: date
+    expires: date
+
+    @model_validator(mode="after")
+    def _lives(self) -> Waiver:
+        if self.expires <= self.created:
+            raise ValueError(f"`expires` ({self.expires}) is not after `created` ({self.created})")
+        return self
+
+
+def json_schema() -> dict[str, Any]:
+    """JSON Schema (2020-12) of one policy file."""
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **Policy.model_json_schema(by_alias=True)}
