@@ -6,13 +6,33 @@ untrusted (it comes with the change) and is checked wherever something can contr
 
 from __future__ import annotations
 
+import difflib
 import fnmatch
+import re
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-__all__ = ["Argument", "ContractField", "KernelContract", "Launch", "Role", "Step", "StepLaunch", "match_contract"]
+from validator.manifest.dims import Constraint, Membership, parse_constraint, parse_expression
+
+__all__ = [
+    "DTYPES",
+    "Argument",
+    "ContractField",
+    "DType",
+    "Domain",
+    "KernelContract",
+    "Launch",
+    "Layout",
+    "Role",
+    "Step",
+    "StepLaunch",
+    "Tolerance",
+    "Values",
+    "match_contract",
+]
 
 
 class Role(StrEnum):
@@ -44,7 +64,130 @@ class _Model(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class ContractField(_Model):
+def _tuple(value: object) -> object:
+    """One name where several are allowed."""
+    return (value,) if isinstance(value, str) else value
+
+
+def _reference(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", text):
+        raise ValueError(f"{text!r} is not `module:function`")
+    return text
+
+
+DType = Literal[
+    "float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "float4_e2m1fn",
+    "int64", "int32", "int16", "int8", "uint64", "uint32", "uint16", "uint8", "int4", "uint4", "bool",
+]  # fmt: skip
+"""Element types by their numpy or ml_dtypes name."""
+_DTYPE_ALIASES = {
+    "double": "float64", "float": "float32", "half": "float16", "fp64": "float64", "fp32": "float32",
+    "fp16": "float16", "bf16": "bfloat16", "float8_e4m3": "float8_e4m3fn", "e4m3": "float8_e4m3fn",
+    "fp8_e4m3": "float8_e4m3fn", "fp8e4m3": "float8_e4m3fn", "e5m2": "float8_e5m2", "fp8_e5m2": "float8_e5m2",
+    "fp8e5m2": "float8_e5m2", "fp4": "float4_e2m1fn", "e2m1": "float4_e2m1fn", "bool_": "bool",
+}  # fmt: skip
+DTYPES: tuple[str, ...] = DType.__args__  # type: ignore[attr-defined]
+
+Layout = Literal["contiguous", "strided", "transposed", "sliced", "offset"]
+"""How an array may lie in memory: `strided` has gaps between rows, `transposed` swaps its last two axes in memory,
+`sliced` is the middle of a larger array, `offset` starts one element after an aligned address."""
+
+Callable_ = Annotated[str, BeforeValidator(lambda v: _reference(v) if isinstance(v, str) else v)]
+"""`module:function`, importable from `import_root`."""
+
+
+def _dtypes(value: object) -> object:
+    names = _tuple(value)
+    return tuple(_DTYPE_ALIASES.get(n, n) for n in names) if isinstance(names, list | tuple) else names
+
+
+class Domain(_Model):
+    """What values an argument may hold. Everything that is absent is unrestricted."""
+
+    low: float | None = None
+    high: float | None = None
+    """Inclusive bounds of every element."""
+    values: tuple[float, ...] = ()
+    """The only values there are."""
+    index: str | None = None
+    """`argument.axis`: every element is a valid position along that axis of that argument."""
+    sentinel: int | None = None
+    """The element that means "no entry" in an index (-1 in slot tables)."""
+    lengths: str | None = None
+    """`argument.axis`: element i is how much of that axis is in use in row i; the rest is padding."""
+    sum: str | None = None
+    """The elements add up to this expression of dimensions (`sum(lengths) == T`)."""
+    unique: bool = False
+    sorted: bool = False
+    """Ascending along the last axis."""
+    probability: bool = False
+    """Non-negative, every row along the last axis adds up to 1."""
+    scales: str | None = None
+    """Name of the argument that holds this quantised argument's scales."""
+    special: Annotated[tuple[Literal["nan", "inf", "-inf"], ...], BeforeValidator(_tuple)] = ()
+    """Special values that callers may pass and that must propagate as the reference does."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Domain:
+        wrong = []
+        if self.low is not None and self.high is not None and self.low > self.high:
+            wrong.append(f"`low` {self.low} is above `high` {self.high}")
+        exclusive = [k for k in ("index", "lengths", "probability", "values") if getattr(self, k)]
+        if len(exclusive) > 1:
+            wrong.append(f"{' and '.join(f'`{k}`' for k in exclusive)} exclude one another")
+        for key in ("index", "lengths"):
+            text = getattr(self, key)
+            if text is not None and not re.fullmatch(r"[A-Za-z_][\w.]*\.\d+", text):
+                wrong.append(f"`{key}` is {text!r}, expected `argument.axis` such as `state.0`")
+        if self.sentinel is not None and self.index is None:
+            wrong.append("`sentinel` needs `index`")
+        _raise(wrong)
+        return self
+
+
+class Values(_Model):
+    """Shape, element type and values, for the differential tests; shared by arguments and struct fields."""
+
+    dtype: Annotated[tuple[DType, ...], BeforeValidator(_dtypes)] = ()
+    """One or several element types; several mean that each is supported."""
+    shape: tuple[int | str, ...] | None = None
+    """Sizes, outermost first; a string is an expression of dimensions. None: by value, or not described."""
+    domain: Domain = Domain()
+    layouts: Annotated[tuple[Layout, ...], BeforeValidator(_tuple)] = ("contiguous",)
+    """Layouts that callers may pass."""
+    inplace: bool = False
+    """The kernel may change it although its role is not written by the kernel."""
+    value: int | float | str | None = None
+    """A by-value argument's value: a number or an expression of dimensions. None: drawn from the domain."""
+    model: bool = True
+    """False: the CPU callable does not take this parameter (a descriptor, a stride, a semaphore)."""
+
+    @model_validator(mode="after")
+    def _sizes_parse(self) -> Values:
+        wrong = []
+        texts = [*(self.shape or ()), *((self.domain.sum,) if self.domain.sum is not None else ())]
+        texts += [self.value] if isinstance(self.value, str) else []
+        for text in texts:
+            try:
+                parse_expression(text)
+            except ValueError as error:
+                wrong.append(str(error))
+        _raise(wrong)
+        return self
+
+    @property
+    def size_names(self) -> frozenset[str]:
+        """Dimensions that the shape, the value or the sum use."""
+        texts = [s for s in (*(self.shape or ()), self.domain.sum, self.value) if isinstance(s, str)]
+        return frozenset().union(*(parse_expression(t).names for t in texts))
+
+
+def _raise(wrong: list[str]) -> None:
+    if wrong:
+        raise ValueError("; ".join(wrong))
+
+
+class ContractField(Values):
     """A pointer inside a struct that is passed by value."""
 
     offset: Annotated[int, Field(ge=0)]
@@ -58,7 +201,7 @@ class ContractField(_Model):
     scope: Literal["gpu", "sys"] | None = None
 
 
-class Argument(_Model):
+class Argument(Values):
     """One kernel parameter, in order."""
 
     name: str
@@ -97,6 +240,29 @@ class Launch(_Model):
     """Dynamic shared memory, bytes."""
 
 
+class Tolerance(_Model):
+    """How results are compared. What a change asks for here is shown to the reviewer; a policy may cap it."""
+
+    policy: Literal["relative-to-baseline", "absolute", "ulp", "exact", "property"] = "relative-to-baseline"
+    ratio: Annotated[float, Field(gt=0, le=64)] = 4.0
+    """relative-to-baseline: how many times the trusted implementation's own error is accepted (RMS)."""
+    atol: Annotated[float, Field(ge=0)] = 0.0
+    rtol: Annotated[float, Field(ge=0)] = 0.0
+    """absolute: |candidate - reference| <= atol + rtol * |reference|, element by element."""
+    ulp: Annotated[int, Field(ge=0)] = 0
+    """ulp: distance in units of the output's last place."""
+    checker: Callable_ | None = None
+    """property: `module:function` of the base revision, called with the case's inputs and the candidate's results."""
+
+    @model_validator(mode="after")
+    def _complete(self) -> Tolerance:
+        if self.policy == "property" and self.checker is None:
+            raise ValueError("policy 'property' needs `checker`")
+        if self.policy == "absolute" and not (self.atol or self.rtol):
+            raise ValueError("policy 'absolute' needs `atol` or `rtol`; use 'exact' for equality")
+        return self
+
+
 class KernelContract(_Model):
     """One `[[kernels]]` table."""
 
@@ -104,6 +270,57 @@ class KernelContract(_Model):
     """Glob over the mangled or the demangled name."""
     launch: Launch = Launch()
     args: tuple[Argument, ...] = ()
+    artifacts: tuple[str, ...] = ()
+    """Paths of PTX and cubin files in the head tree, for the ordering stage."""
+
+    dims: Annotated[tuple[str, ...], BeforeValidator(_tuple)] = ()
+    """Ranges and constraints of the symbolic dimensions: `T in 0..512`, `H % 128 == 0`."""
+    candidate: Callable_ | None = None
+    """The CPU callable of the new path, `module:function` in the head tree, on numpy arrays."""
+    reference: Callable_ | None = None
+    """What it must compute, `module:function` in the base tree; also given float64 inputs."""
+    baseline: Callable_ | None = None
+    """The trusted implementation whose error is the yardstick; None: the reference at the arguments' own types."""
+    generator: Callable_ | None = None
+    """Escape hatch: a function of the base tree that makes the arguments from dimensions and a seed."""
+    import_root: str = "."
+    """Folder in the tree from which candidate and reference import."""
+    returns: Annotated[tuple[str, ...], BeforeValidator(_tuple)] = ()
+    """Arguments that the callables return, in this order, instead of taking a buffer to fill."""
+    batch: str | None = None
+    """Dimension along which rows are independent of one another."""
+    compute_dtype: Literal["float64", "float32", "float16", "bfloat16"] = "float32"
+    """Precision in which the kernel promises to accumulate."""
+    tolerance: Tolerance = Tolerance()
+    tiles: dict[str, Annotated[tuple[int, ...], BeforeValidator(lambda v: (v,) if isinstance(v, int) else v)]] = {}
+    """Tile sizes by dimension: sizes around their multiples are always tested."""
+    production: tuple[dict[str, int], ...] = ()
+    """Dimensions as they occur in use; always tested."""
+    deterministic: Literal["bitwise", "across-batch", "spread"] = "bitwise"
+    """Same bytes on every repeat; also whatever else is in the batch; or only within the tolerance."""
+    nan_propagates: bool = True
+    """False: what comes out where the reference gives NaN is not promised."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> KernelContract:
+        wrong = [*_bad_dims(self), *_bad_names(self), *_bad_callables(self)]
+        _raise(wrong)
+        return self
+
+    @property
+    def constraints(self) -> tuple[Constraint | Membership, ...]:
+        """`dims`, parsed."""
+        return tuple(parse_constraint(text) for text in self.dims)
+
+    @property
+    def values(self) -> dict[str, tuple[Role | None, Values]]:
+        """What the CPU callable sees, in order: name → role and description; struct fields by their own name."""
+        flat: dict[str, tuple[Role | None, Values]] = {}
+        for arg in self.args:
+            if arg.model:
+                parts: tuple[Argument | ContractField, ...] = arg.fields or (arg,)
+                flat.update({part.name: (part.role, part) for part in parts if part.model})
+        return flat
 
     def matches(self, *names: str) -> bool:
         """Whether any of the names (mangled, demangled) is meant by this table."""
@@ -131,3 +348,71 @@ class Step(_Model):
 def match_contract(contracts: tuple[KernelContract, ...], *names: str) -> KernelContract | None:
     """The first contract that means a kernel with any of these names."""
     return next((c for c in contracts if c.matches(*names)), None)
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(name, known, 1)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def _bad_dims(contract: KernelContract) -> Iterator[str]:
+    """Constraints that do not parse, dimensions without a range, production shapes outside the contract."""
+    parsed: list[Constraint | Membership] = []
+    for text in contract.dims:
+        try:
+            parsed.append(parse_constraint(text))
+        except ValueError as error:
+            yield f"dims: {error}"
+    ranged = {c.name for c in parsed if isinstance(c, Membership)}
+    used = {name: f"dims `{c.text}`" for c in parsed for name in c.names}
+    for arg, (_, values) in contract.values.items():
+        used |= dict.fromkeys(values.size_names, f"argument {arg!r}")
+    used |= dict.fromkeys(contract.tiles, "tiles")
+    used |= {contract.batch: "batch"} if contract.batch is not None else {}
+    for name in sorted(used.keys() - ranged):
+        yield f"{used[name]}: dimension {name!r} has no range in `dims`{_nearest(name, ranged)}"
+    for index, shape in enumerate(contract.production):
+        names = shape.keys() ^ ranged
+        if names:
+            yield f"production[{index}]: must give exactly {sorted(ranged)}, differs in {sorted(names)}"
+        elif not used.keys() - ranged:
+            broken = [c.text for c in parsed if not c.holds(shape)]
+            if broken:
+                yield f"production[{index}]: breaks {', '.join(f'`{b}`' for b in broken)}"
+
+
+def _bad_names(contract: KernelContract) -> Iterator[str]:
+    """References to arguments that do not exist."""
+    values = contract.values
+    for arg, (_, value) in values.items():
+        for key, text in (("index", value.domain.index), ("lengths", value.domain.lengths)):
+            if text is not None:
+                target, _, axis = text.rpartition(".")
+                if target not in values:
+                    yield f"argument {arg!r}: domain.{key} names {target!r}{_nearest(target, values)}"
+                elif int(axis) >= len(values[target][1].shape or ()):
+                    yield f"argument {arg!r}: domain.{key} is {text!r}, but {target!r} has no axis {axis}"
+        if (scales := value.domain.scales) is not None and scales not in values:
+            yield f"argument {arg!r}: domain.scales names {scales!r}{_nearest(scales, values)}"
+    for name in contract.returns:
+        if name not in values:
+            yield f"returns: no argument {name!r}{_nearest(name, values)}"
+        elif values[name][0] is not Role.OUTPUT:
+            yield f"returns: argument {name!r} is not an output"
+
+
+def _bad_callables(contract: KernelContract) -> Iterator[str]:
+    """A candidate without what is needed to judge it."""
+    if contract.candidate is None:
+        return
+    if contract.reference is None:
+        yield "`candidate` needs a `reference` in the base tree"
+    if not contract.values:
+        yield "`candidate` needs `args`"
+    for name, (role, value) in contract.values.items():
+        if not value.dtype and role is not Role.SCALAR:
+            yield f"argument {name!r}: needs `dtype` and `shape`, or `model = false` if the callable does not take it"
+        elif not value.dtype and not isinstance(value.value, int | float | str):
+            yield f"argument {name!r}: needs `value` or `dtype`"
+        elif role is not Role.SCALAR and value.shape is None:
+            yield f"argument {name!r}: needs `shape`"
