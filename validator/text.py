@@ -70,7 +70,7 @@ def well_formed(text: str) -> str:
 
 
 def shorten(text: str, limit: int = 200) -> str:
-    """At most about `limit` characters: head, tail, and between them how much is missing and the whole text's digest."""
+    """At most about `limit` characters: head and tail, between them the whole text's length and digest."""
     if len(text) <= limit:
         return text
     digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:12]

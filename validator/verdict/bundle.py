@@ -1,0 +1,186 @@
+"""The bundle: a folder that holds a result and everything it rests on, every file named by its digest.
+
+    bundle.json        what is in the folder: name → sha256, bytes; the bundle's own id
+    result.json        the check result, free of times and absolute paths
+    environment.json   times, versions, paths: the only file that differs between two runs over the same input
+    summary.md, summary.txt
+    objects/ab/cdef…   inputs and counterexamples, named by their sha256
+
+The id is the sha256 over all entries but `environment.json`, so two runs over the same input share it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from validator.errors import Problem, ValidatorError
+from validator.verdict.compute import compute
+from validator.verdict.model import Obligation, Status
+
+__all__ = ["SCHEMA", "BundleError", "check_target", "load_bundle", "object_name", "verify_bundle", "write_bundle"]
+
+SCHEMA = "validator/bundle/1"
+MANIFEST = "bundle.json"
+RESULT = "result.json"
+ENVIRONMENT = "environment.json"
+
+
+class BundleError(ValidatorError):
+    """The folder cannot be written, or is no bundle."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """A bundle as it lies on disk; nothing in it has been believed yet."""
+
+    folder: Path
+    manifest: dict[str, Any]
+
+
+def object_name(data: bytes) -> str:
+    """Where content lies inside a bundle."""
+    digest = hashlib.sha256(data).hexdigest()
+    return f"objects/{digest[:2]}/{digest[2:]}"
+
+
+def dump(document: Mapping[str, Any]) -> bytes:
+    """JSON as it stands in a bundle: indented, ASCII, keys in the order given."""
+    return (json.dumps(document, indent=2, ensure_ascii=True) + "\n").encode()
+
+
+def check_target(target: Path) -> None:
+    """Refuse, before any work is done, a folder that cannot become a bundle."""
+    if target.is_symlink() or (target.exists() and not target.is_dir()):
+        raise BundleError(Problem("is not a folder", str(target), "name a folder that does not exist yet"))
+    if target.is_dir() and any(target.iterdir()) and not (target / MANIFEST).is_file():
+        raise BundleError(
+            Problem(
+                "holds other files and no bundle", str(target), "name a new folder, or an earlier bundle to replace"
+            )
+        )
+    parent = target.absolute().parent
+    while not parent.exists():
+        parent = parent.parent
+    if not os.access(parent, os.W_OK | os.X_OK) or not parent.is_dir():
+        raise BundleError(Problem("cannot be written to", str(parent), "choose another folder for the bundle"))
+
+
+def write_bundle(target: Path, files: Mapping[str, bytes], verdict: str) -> str:
+    """Write all files and their manifest, or nothing: the folder appears by one rename. Returns the bundle's id."""
+    check_target(target)
+    entries = {
+        name: {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)} for name, data in sorted(files.items())
+    }
+    identity = _identity(entries)
+    manifest = {"schema": SCHEMA, "id": identity, "verdict": verdict, "files": entries}
+    parent = target.absolute().parent
+    parent.mkdir(parents=True, exist_ok=True)
+    staging = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=parent))
+    try:
+        staging.chmod(0o755)
+        for name, data in (*files.items(), (MANIFEST, dump(manifest))):
+            path = staging / _inside(name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+        _swap(staging, target.absolute())
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+    return identity
+
+
+def _identity(entries: Mapping[str, Mapping[str, Any]]) -> str:
+    lines = [f"{e['sha256']} {e['bytes']} {name}\n" for name, e in sorted(entries.items()) if name != ENVIRONMENT]
+    return "sha256:" + hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+def _inside(name: str) -> PurePosixPath:
+    path = PurePosixPath(name)
+    if path.is_absolute() or ".." in path.parts or not path.parts or "\x00" in name:
+        raise BundleError(Problem("is not a name inside the bundle", name))
+    return path
+
+
+def _swap(staging: Path, target: Path) -> None:
+    if not target.exists():
+        staging.rename(target)
+        return
+    old = staging.with_name(staging.name + ".old")
+    target.rename(old)
+    try:
+        staging.rename(target)
+    except OSError:
+        old.rename(target)
+        raise
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def load_bundle(folder: Path) -> Bundle:
+    """Read the bundle's manifest; raises `BundleError` when the folder is no bundle of a schema known here."""
+    try:
+        manifest = json.loads((folder / MANIFEST).read_bytes())
+    except (OSError, ValueError) as error:
+        raise BundleError(
+            Problem(f"is no bundle ({type(error).__name__})", str(folder), "name a folder that `--bundle` wrote")
+        ) from None
+    if not isinstance(manifest, dict) or manifest.get("schema") != SCHEMA:
+        raise BundleError(Problem(f"has no manifest of schema {SCHEMA}", str(folder / MANIFEST)))
+    if not isinstance(manifest.get("files"), dict):
+        raise BundleError(Problem("lists no files", str(folder / MANIFEST)))
+    return Bundle(folder, manifest)
+
+
+def verify_bundle(folder: Path) -> tuple[Problem, ...]:
+    """What was touched: files, digests, the id, the verdict against its obligations. Empty: nothing."""
+    bundle = load_bundle(folder)
+    problems = _verify_files(bundle)
+    entries = bundle.manifest["files"]
+    try:
+        identity = _identity(entries)
+    except (TypeError, KeyError, AttributeError):
+        return (*problems, Problem("has malformed entries", MANIFEST))
+    if identity != bundle.manifest.get("id"):
+        problems.append(Problem("the id is not that of the listed files", MANIFEST))
+    problems.extend(_verify_verdict(bundle))
+    return tuple(problems)
+
+
+def _verify_files(bundle: Bundle) -> list[Problem]:
+    listed = bundle.manifest["files"]
+    found = {p.relative_to(bundle.folder).as_posix(): p for p in bundle.folder.rglob("*") if not p.is_dir()}
+    extra = sorted(set(found) - set(listed) - {MANIFEST})
+    problems = [Problem("is not listed in the bundle's manifest", name) for name in extra]
+    for name, entry in sorted(listed.items()):
+        path = found.get(name)
+        if path is None or path.is_symlink():
+            problems.append(Problem("is missing", name))
+        elif not isinstance(entry, dict) or _digest(path) != entry.get("sha256"):
+            problems.append(Problem("was changed since the bundle was written", name))
+    return problems
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _verify_verdict(bundle: Bundle) -> list[Problem]:
+    try:
+        result = json.loads((bundle.folder / RESULT).read_bytes())
+        obligations = [
+            Obligation(o["id"], o["statement"], Status(o["status"]), o["reason"]) for o in result["obligations"]
+        ]
+        stated = {result["verdict"], bundle.manifest["verdict"]}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        return [Problem(f"cannot be read as a result ({type(error).__name__})", RESULT)]
+    verdict = compute(obligations).value
+    if stated != {verdict}:
+        return [Problem(f"the verdict does not follow from the obligations, which give {verdict}", RESULT)]
+    return []
