@@ -54,8 +54,8 @@ class Switch(_Model):
     """Variable, flag or key."""
     value: str | bool | int
     """What turns the new path on."""
-    default: str | bool | int
-    """What it is when nobody sets it."""
+    default: str | bool | int | None = None
+    """What it is when nobody sets it; absent: nothing (`None` in Python), TOML has no word for it."""
 
     @model_validator(mode="after")
     def _off_is_not_on(self) -> Switch:
