@@ -149,7 +149,10 @@ class Op(IntEnum):
     """Normalised operations. Anything else is OPAQUE with its operands kept, so that provenance survives it."""
 
     COPY = auto()
-    """Also conversions that keep the bits that matter for an address (cvta, cvt.u64.u32, mov)."""
+    """Also conversions that keep the bits that matter for an address (cvta, cvt.u64.u32, mov).
+
+    attr == "cvta" when it turns a generic address into a global one (`cvta.to.global`): whatever went through it is a pointer.
+    """
     ADD = auto()
     SUB = auto()
     MUL = auto()
@@ -178,13 +181,13 @@ class Op(IntEnum):
     SPECIAL = auto()
     """attr = a `Special`."""
     SYMBOL = auto()
-    """Address of a variable: attr = (space, name, byte offset)."""
+    """Address of a variable: attr = (space, name, byte offset). Shared memory at an absolute address (SASS) has the name ""."""
     LOAD = auto()
     """Value loaded by the event at this instruction; attr = byte offset inside the loaded vector."""
     ATOMIC = auto()
     """Old value returned by the atomic at this instruction."""
     SHUFFLE = auto()
-    """args = (value, source lane …): warp-uniform when the source lane is a constant."""
+    """args = (value, source lane …): warp-uniform when the source lane is a constant and attr (the mode) is "idx" or None."""
     VOTE = auto()
     """args = (predicate,): warp-uniform; attr in all any ballot uni."""
     ELECT = auto()
@@ -292,13 +295,13 @@ class Event:
     barrier: tuple[Operand, ...] = ()
     """Barrier id (CTA barrier) or shared address (mbarrier), summed like an address; empty: barrier 0 or none."""
     thread_count: Operand | None = None
-    """Threads that take part in a CTA barrier; None: all of the CTA."""
+    """Threads that take part in a CTA barrier, None: all of the CTA; arrivals that an MBARRIER_INIT asks for."""
     arrives: bool = True
     waits: bool = True
     aligned: bool = False
     """Barrier that needs all threads of the warp to execute it together."""
     parity: Operand | None = None
-    """Phase parity a test_wait / try_wait asks for; None when it uses a state token."""
+    """Phase parity (0 or 1, SASS's bit 31 moved down) a test_wait / try_wait asks for; None when it uses a state token."""
     result: Reg | None = None
     """Predicate or register that says whether the wait succeeded."""
     group: str | None = None
@@ -311,6 +314,8 @@ class Event:
     """PROXY_FENCE: `async`, `async.shared::cta`, `async.global`, `tensormap`, `alias`."""
     name: str = ""
     """CALL: callee; UNKNOWN: what was not understood, in words."""
+    value: tuple[Operand, ...] = ()
+    """What a store, a reduction or an atomic writes, element by element; empty when the front end does not say."""
 
 
 @dataclass(frozen=True, slots=True)

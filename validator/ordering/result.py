@@ -95,6 +95,10 @@ class KernelAudit:
     """sha256 of the kernel's own text (PTX) or machine code."""
     pdl: bool | None = None
     """As the contract says the kernel is launched."""
+    always_waits: bool = False
+    """Every path of every block passes a grid wait: the grid cannot complete before its predecessor has."""
+    triggers_early: bool = False
+    """A trigger can be reached before the wait: the successor may overlap with launches further back."""
 
 
 @dataclass(frozen=True, slots=True)
