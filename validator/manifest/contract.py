@@ -64,6 +64,11 @@ class _Model(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+def _raise(wrong: list[str]) -> None:
+    if wrong:
+        raise ValueError("; ".join(wrong))
+
+
 def _tuple(value: object) -> object:
     """One name where several are allowed."""
     return (value,) if isinstance(value, str) else value
@@ -180,11 +185,6 @@ class Values(_Model):
         """Dimensions that the shape, the value or the sum use."""
         texts = [s for s in (*(self.shape or ()), self.domain.sum, self.value) if isinstance(s, str)]
         return frozenset().union(*(parse_expression(t).names for t in texts))
-
-
-def _raise(wrong: list[str]) -> None:
-    if wrong:
-        raise ValueError("; ".join(wrong))
 
 
 class ContractField(Values):
