@@ -1,0 +1,190 @@
+"""Blobs and trees by object id, and the files of one revision as a `Tree`."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from validator.change.model import MAX_READ, ChangeError, Entry, FileKind, MissingFile
+from validator.change.plumbing import Store
+from validator.errors import Problem
+
+__all__ = ["GitTree", "Objects"]
+
+MAX_ENTRIES = 1_000_000
+"""Files one listing may hold: a few hundred bytes of nested trees can describe billions."""
+MAX_TREE = 64 * 1024 * 1024
+"""Bytes one tree object may have."""
+MAX_DEPTH = 256
+"""Folders inside folders."""
+
+_TREE = 0o040000
+
+
+@dataclass(frozen=True, slots=True)
+class _Node:
+    """One line of a tree object."""
+
+    mode: int
+    id: str
+
+
+class Objects:
+    """Reads objects through two long-lived `git cat-file` processes: one says sizes, the other hands out bytes."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._lock = threading.Lock()
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._trees: dict[str, dict[str, _Node]] = {}
+
+    def header(self, object_id: str) -> tuple[str, int] | None:
+        """(type, bytes) of an object, without reading it; None when it is not there."""
+        with self._lock:
+            return _header(self._ask("--batch-check", object_id))
+
+    def headers(self, object_ids: Iterable[str]) -> dict[str, tuple[str, int] | None]:
+        """The same for many."""
+        wanted = list(dict.fromkeys(object_ids))
+        if not wanted:
+            return {}
+        output = self._store.git.output(
+            "cat-file", "--batch-check", "--buffer", data="".join(f"{i}\n" for i in wanted).encode()
+        )
+        return dict(zip(wanted, map(_header, output.splitlines()), strict=True))
+
+    def read(self, object_id: str, kind: str, limit: int) -> bytes:
+        """Bytes of an object of that type, or `ChangeError`; one that is larger than `limit` is not read."""
+        found = self.header(object_id)
+        if found is None:
+            raise ChangeError(
+                Problem(f"object {object_id} is not in the repository", fix="fetch it: `git fetch --refetch origin`")
+            )
+        if found[0] != kind:
+            raise ChangeError(Problem(f"object {object_id} is a {found[0]}, not a {kind}"))
+        if found[1] > limit:
+            raise ChangeError(
+                Problem(f"{kind} {object_id} has {found[1]:,} bytes, more than the {limit:,} that are read")
+            )
+        with self._lock:
+            answer = _header(self._ask("--batch", object_id))
+            pipe = self._processes["--batch"].stdout
+            if answer is None or pipe is None:
+                raise ChangeError(Problem(f"object {object_id} cannot be read"))
+            data = pipe.read(answer[1])
+            pipe.read(1)
+        if len(data) != answer[1]:
+            raise ChangeError(Problem(f"object {object_id} is damaged", fix="check the repository: `git fsck`"))
+        return data
+
+    def tree(self, object_id: str) -> dict[str, _Node]:
+        """Name → line of one tree object."""
+        if object_id not in self._trees:
+            self._trees[object_id] = _parse_tree(self.read(object_id, "tree", MAX_TREE), object_id)
+        return self._trees[object_id]
+
+    def _ask(self, mode: str, object_id: str) -> bytes:
+        process = self._processes.get(mode)
+        if process is None:
+            process = self._processes[mode] = self._store.start(["cat-file", mode])
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            process.stdin.write(f"{object_id}\n".encode())
+            process.stdin.flush()
+            return process.stdout.readline().rstrip(b"\n")
+        except BrokenPipeError as broken:
+            raise ChangeError(
+                Problem(f"git stopped while reading object {object_id}", fix="check the repository: `git fsck`")
+            ) from broken
+
+
+def _header(line: bytes) -> tuple[str, int] | None:
+    """`<id> <type> <size>`, or `<id> missing`."""
+    parts = line.decode("ascii", "replace").split()
+    if len(parts) == 3 and parts[2].isdigit():
+        return parts[1], int(parts[2])
+    return None
+
+
+def _parse_tree(data: bytes, object_id: str) -> dict[str, _Node]:
+    """Lines of `<octal mode> <name> NUL <raw id>`; names that no honest git writes are refused."""
+    width = len(object_id) // 2
+    nodes: dict[str, _Node] = {}
+    position = 0
+    while position < len(data):
+        space = data.find(b" ", position, position + 8)
+        end = data.find(b"\0", space + 1)
+        if space < 0 or end < 0 or end + 1 + width > len(data):
+            raise ChangeError(Problem(f"tree {object_id} is damaged", fix="check the repository: `git fsck`"))
+        raw = data[space + 1 : end]
+        if raw in (b"", b".", b"..") or b"/" in raw:
+            raise ChangeError(Problem(f"tree {object_id} has a file named {raw!r}, which no file can be named"))
+        node = _Node(int(data[position:space], 8), data[end + 1 : end + 1 + width].hex())
+        nodes[os.fsdecode(raw)] = node
+        position = end + 1 + width
+    return nodes
+
+
+class GitTree:
+    """`validator.change.model.Tree` over one commit's (or tree's) objects."""
+
+    def __init__(self, objects: Objects, revision: str, tree: str) -> None:
+        self._objects = objects
+        self._revision = revision
+        self._tree = tree
+
+    @property
+    def revision(self) -> str:
+        return self._revision
+
+    def entry(self, path: str) -> Entry | None:
+        node = self._find(path)
+        return None if node is None or node.mode == _TREE else Entry(path, node.mode, node.id)
+
+    def list(self, prefix: str = "") -> Sequence[Entry]:
+        prefix = prefix.strip("/")
+        node = self._find(prefix) if prefix else _Node(_TREE, self._tree)
+        if node is None:
+            return ()
+        if node.mode != _TREE:
+            return (Entry(prefix, node.mode, node.id),)
+        entries: list[Entry] = []
+        for entry in self._walk(prefix, node.id, 0):
+            entries.append(entry)
+            if len(entries) > MAX_ENTRIES:
+                raise ChangeError(Problem(f"more than {MAX_ENTRIES:,} files", prefix or "the tree"))
+        return tuple(sorted(entries, key=lambda entry: entry.path))
+
+    def read(self, path: str, limit: int = MAX_READ) -> bytes:
+        entry = self.entry(path)
+        if entry is None:
+            raise MissingFile(Problem(f"no such file in {self._revision[:12]}", path))
+        if entry.kind is FileKind.SUBMODULE:
+            raise MissingFile(Problem("is a submodule, not a file", path))
+        try:
+            return self._objects.read(entry.id, "blob", limit)
+        except ChangeError as error:
+            raise MissingFile(*(Problem(p.what, path, p.fix) for p in error.problems)) from error
+
+    def _find(self, path: str) -> _Node | None:
+        node = _Node(_TREE, self._tree)
+        for part in path.split("/"):
+            found = self._objects.tree(node.id).get(part) if node.mode == _TREE else None
+            if found is None:
+                return None
+            node = found
+        return node
+
+    def _walk(self, folder: str, tree: str, depth: int) -> Iterator[Entry]:
+        if depth > MAX_DEPTH:
+            raise ChangeError(Problem(f"folders are nested more than {MAX_DEPTH} deep", folder))
+        for name, node in self._objects.tree(tree).items():
+            path = f"{folder}/{name}" if folder else name
+            if node.mode == _TREE:
+                yield from self._walk(path, node.id, depth + 1)
+            else:
+                yield Entry(path, node.mode, node.id)
