@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from validator.text import code, html, markdown, nearest, shorten, visible, visible_block, well_formed
+from validator.text import code, fenced, html, markdown, nearest, shorten, visible, visible_block, well_formed
 
 SPECIAL = "`*_[]()<>|\\!@#~&$:-+=.\"'/\n\r\t\x1b\x9b\x7f\x00\u202e\u200b\u2066\ufeff\u2028\U000e0041\udc80\ud800 1)"
 hostile = st.text(
@@ -97,6 +97,13 @@ def test_code_spans_hold(text: str) -> None:
         assert markup == ["<code>", "</code>"]
         joined = "".join(content for kind, content in inline if kind == "text")
         assert joined == f"before {visible(text)} after"
+
+
+@given(hostile)
+def test_fenced_blocks_hold(text: str) -> None:
+    tokens = reader.parse(f"{fenced(text)}\n\nafter\n")
+    assert [t.type for t in tokens] == ["fence", "paragraph_open", "inline", "paragraph_close"]
+    assert tokens[0].content.rstrip("\n") == visible_block(text).rstrip("\n")
 
 
 @given(hostile)

@@ -11,7 +11,7 @@ import html as _html
 import re
 import unicodedata
 
-__all__ = ["code", "html", "markdown", "nearest", "shorten", "visible", "visible_block", "well_formed"]
+__all__ = ["code", "fenced", "html", "markdown", "nearest", "shorten", "visible", "visible_block", "well_formed"]
 
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Zs"})
 """Unicode categories that a reader cannot see or that move the cursor, reorder or hide text."""
@@ -130,6 +130,14 @@ def code(text: str) -> str:
         inner = "".join(c if c.isalnum() or c in " /.,-" or ord(c) > 127 else f"&#{ord(c)};" for c in shown)
         return f"<code>{inner}</code>"
     return f"`{shown}`"
+
+
+def fenced(text: str, language: str = "") -> str:
+    """A fenced code block of several lines; the fence is longer than any run of backticks inside."""
+    shown = visible_block(text).rstrip("\n")
+    longest = max((len(run) for run in re.findall(r"`+", shown)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}{language}\n{shown}\n{fence}"
 
 
 def html(text: str) -> str:

@@ -1,0 +1,126 @@
+"""Command line: flags ↔ calls ↔ exit codes, nothing else.
+
+0 pass · 1 fail or unproven · 2 could not run (usage, configuration, environment) · 130 interrupted. The report goes to
+stdout, everything else to stderr. Only the module of the command that was asked for is imported.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+from validator import __version__
+from validator.errors import ValidatorError
+from validator.text import nearest, visible, visible_block
+
+__all__ = ["run"]
+
+COMMANDS = {
+    "check": "validator.cli.check",
+    "audit": "validator.cli.audit",
+    "diff": "validator.cli.diff",
+    "replay": "validator.cli.diff",
+    "demo": "validator.cli.demo",
+    "init": "validator.cli.init",
+    "explain": "validator.cli.explain",
+    "rules": "validator.cli.rules",
+    "schema": "validator.cli.schema",
+    "verify": "validator.cli.verify",
+}
+"""Command → module that holds a click command of that name, in the order of the help page."""
+
+
+class _Group(click.Group):
+    """Imports a command when it is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = getattr(importlib.import_module(COMMANDS[cmd_name]), cmd_name)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            meant = nearest(args[0], list(COMMANDS))
+            hint = f"did you mean {meant!r}?" if meant else "`validator --help` lists the commands"
+            raise click.UsageError(f"there is no command {args[0]!r}; {hint}", ctx)
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, message="validator %(version)s")
+def cli() -> None:
+    """Validate agent-generated GPU kernel changes before they merge.
+
+    Exit codes: 0 pass, 1 fail or unproven, 2 could not run, 130 interrupted.
+    """
+
+
+def run(args: Sequence[str]) -> int:
+    """Run one command line and map whatever happens to an exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        code = cli.main(args=list(args), prog_name="validator", standalone_mode=False)
+        sys.stdout.flush()
+        return code if isinstance(code, int) else 0
+    except click.exceptions.Exit as stop:
+        return stop.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        return _say("interrupted; nothing was written", 130)
+    except click.ClickException as error:
+        return _say(_usage(error), 2)
+    except ValidatorError as error:
+        return _say("\n".join(f"error: {visible_block(str(p))}" for p in error.problems), 2)
+    except BrokenPipeError:
+        return _reader_left()
+    except SystemExit as stop:
+        # click ends the process with 1 when the reader of the help page has gone away.
+        if isinstance(stop.__context__, OSError):
+            return _reader_left()
+        return stop.code if isinstance(stop.code, int) else 2
+    except Exception as error:
+        if os.environ.get("VALIDATOR_DEBUG"):
+            raise
+        return _say(_internal(error), 2)
+
+
+def _usage(error: click.ClickException) -> str:
+    context = getattr(error, "ctx", None)
+    lines = [f"error: {visible_block(error.format_message())}"]
+    if context is not None:
+        lines.append(f"try: {context.command_path} --help")
+    return "\n".join(lines)
+
+
+def _internal(error: Exception) -> str:
+    return (
+        f"internal error: {type(error).__name__}: {visible(str(error))}\n"
+        "This is a fault of validator, not of your change. Please report it with the command line and the output of\n"
+        "the same command under VALIDATOR_DEBUG=1."
+    )
+
+
+def _say(message: str, code: int) -> int:
+    try:
+        sys.stderr.write(message + "\n")
+        sys.stderr.flush()
+    except OSError:
+        pass  # nobody is listening; the exit code still says it
+    return code
+
+
+def _reader_left() -> int:
+    """Whoever read stdout has seen enough. Point it elsewhere so that the interpreter's own flush stays quiet."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0

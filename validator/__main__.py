@@ -1,0 +1,23 @@
+"""Entry point. `--version` answers before anything is imported; everything else goes to `validator.cli`."""
+
+from __future__ import annotations
+
+import sys
+
+from validator import __version__
+
+__all__ = ["main"]
+
+
+def main() -> int:
+    """Run the command line and return its exit code: 0 pass, 1 fail or unproven, 2 could not run, 130 interrupted."""
+    if sys.argv[1:] == ["--version"]:
+        sys.stdout.write(f"validator {__version__}\n")
+        return 0
+    from validator.cli import run
+
+    return run(sys.argv[1:])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

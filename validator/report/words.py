@@ -1,0 +1,124 @@
+"""Wording that the text and the Markdown report share. Returns raw text: the format that shows it escapes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from validator.change.model import Change
+from validator.manifest.model import Manifest, Switch
+from validator.report.glance import Kernel
+from validator.verdict.compute import WaiverState, WaiverUse
+from validator.verdict.model import Evidence, Finding, Location, Severity, Status
+from validator.verdict.result import CheckResult
+
+__all__ = [
+    "Escape",
+    "audit_line",
+    "by_weight",
+    "change_size",
+    "compact",
+    "evidence_of",
+    "launch",
+    "place",
+    "plural",
+    "roles",
+    "scope_rows",
+    "switch_line",
+    "waiver_line",
+]
+
+Escape = Callable[[str], str]
+"""How a format escapes untrusted text."""
+
+_WEIGHT = (Severity.ERROR, Severity.UNPROVEN, Severity.WARNING, Severity.NOTE)
+
+
+def plural(count: int, noun: str, many: str = "") -> str:
+    """`1 file`, `2 files`."""
+    return f"{count:,} {noun if count == 1 else many or noun + 's'}"
+
+
+def compact(sha: str) -> str:
+    """A commit id or digest as people read it."""
+    kind, colon, digits = sha.rpartition(":")
+    return f"{kind}{colon}{digits[:12]}"
+
+
+def place(where: Location) -> str:
+    """`path:12`, with the byte offset for machine code."""
+    spot = f"{where.path}:{where.line}" if where.line else where.path
+    return f"{spot} at 0x{where.pc:x}" if where.pc is not None else spot
+
+
+def change_size(change: Change) -> str:
+    """`12 files, +340 -12 lines`."""
+    return f"{plural(len(change.files), 'file')}, +{change.added:,} -{change.deleted:,} lines"
+
+
+def by_weight(findings: Iterable[Finding]) -> list[Finding]:
+    """Open before waived, errors first, then by id: the order of every report."""
+    return sorted(findings, key=lambda f: (f.status is Status.WAIVED, _WEIGHT.index(f.severity), f.id))
+
+
+def switch_line(switch: Switch | None) -> str:
+    """What turns the new path on."""
+    if switch is None:
+        return "none declared"
+    return f"{switch.kind.value} {switch.name} = {switch.value!r}, default {switch.default!r}"
+
+
+def scope_rows(manifest: Manifest) -> list[tuple[str, str]]:
+    """Declared reach, as (what, values)."""
+    scope, isolation = manifest.scope, manifest.isolation
+    return [
+        ("models", ", ".join(scope.models)),
+        ("architectures", ", ".join(scope.architectures)),
+        ("dtypes", ", ".join(scope.dtypes)),
+        ("batch", f"{scope.batch.min} to {scope.batch.max}"),
+        ("parallelism", ", ".join(scope.parallelism)),
+        ("own paths", ", ".join(isolation.paths)),
+        ("shared files", ", ".join(isolation.shared) or "none"),
+        ("entry points", ", ".join(isolation.entry_points) or "none declared"),
+        ("switch", switch_line(manifest.switch)),
+    ]
+
+
+def roles(arguments: Mapping[str, str]) -> list[tuple[str, list[str]]]:
+    """Role → arguments, in the order in which the roles appear."""
+    grouped: dict[str, list[str]] = {}
+    for name, role in arguments.items():
+        grouped.setdefault(role, []).append(name)
+    return list(grouped.items())
+
+
+def audit_line(evidence: Evidence) -> str:
+    """One audit or run of a kernel, with its status."""
+    return f"{evidence.status.value}: {evidence.summary}"
+
+
+def evidence_of(result: CheckResult, ids: Iterable[str]) -> list[Evidence]:
+    """The evidence behind an obligation, by id."""
+    wanted = set(ids)
+    return sorted((e for e in result.evidence if e.id in wanted), key=lambda e: e.id)
+
+
+_STATES = {
+    WaiverState.APPLIED: "applied",
+    WaiverState.EXPIRED: "expired, does not count",
+    WaiverState.NOT_YET: "not valid yet, does not count",
+    WaiverState.REFUSED: "refused: findings of this rule cannot be waived",
+    WaiverState.UNMATCHED: "matches no finding of this run",
+}
+
+
+def waiver_line(use: WaiverUse) -> str:
+    """One waiver and what it did."""
+    return (
+        f"{use.finding} ({_STATES[use.state]}): {use.reason}; owner {use.owner}, "
+        f"{use.created} to {use.expires}, {use.link}"
+    )
+
+
+def launch(kernel: Kernel) -> str:
+    """How the kernel is launched, as declared."""
+    return {True: "with PDL", False: "without PDL", None: "not declared"}[kernel.pdl]
