@@ -1,0 +1,158 @@
+"""Confinement of a worker, from inside it, before anything untrusted is imported. Linux, unprivileged, ctypes only.
+
+Each function returns what it achieved as a value ("yes", or "no: why"); nothing is assumed. Loaded by path in the worker,
+so it imports the standard library alone.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import platform
+import resource
+import struct
+
+__all__ = ["confine"]
+
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS = 1, 4, 22, 38
+CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWIPC, CLONE_NEWUSER, CLONE_NEWNET = (
+    0x20000,
+    0x4000000,
+    0x8000000,
+    0x10000000,
+    1 << 30,
+)
+SECCOMP_KILL, SECCOMP_ERRNO, SECCOMP_ALLOW = 0x80000000, 0x00050000, 0x7FFF0000
+SYS_LANDLOCK = (444, 445, 446)
+"""create_ruleset, add_rule, restrict_self: the same number on every architecture."""
+
+_ARCHES: dict[str, tuple[int, dict[str, int]]] = {
+    "x86_64": (
+        0xC000003E,
+        {
+            "fork": 57, "vfork": 58, "clone": 56, "clone3": 435, "execve": 59, "execveat": 322, "ptrace": 101,
+            "process_vm_readv": 310, "process_vm_writev": 311, "kill": 62, "tkill": 200, "tgkill": 234,
+            "pidfd_open": 434, "pidfd_send_signal": 424, "socket": 41, "setsid": 112, "setpgid": 109, "mount": 165,
+            "bpf": 321, "io_uring_setup": 425, "keyctl": 250, "perf_event_open": 298, "unshare": 272, "setns": 308,
+        },
+    ),
+    "aarch64": (
+        0xC00000B7,
+        {
+            "clone": 220, "clone3": 435, "execve": 221, "execveat": 281, "ptrace": 117, "process_vm_readv": 270,
+            "process_vm_writev": 271, "kill": 129, "tkill": 130, "tgkill": 131, "pidfd_open": 434,
+            "pidfd_send_signal": 424, "socket": 198, "setsid": 157, "setpgid": 154, "mount": 40, "bpf": 280,
+            "io_uring_setup": 425, "keyctl": 219, "perf_event_open": 241, "unshare": 97, "setns": 268,
+        },
+    ),
+}  # fmt: skip
+_KILLED = ("fork", "vfork", "execve", "execveat", "ptrace", "process_vm_readv", "process_vm_writev")
+"""No honest kernel model does these; the process ends with SIGSYS, which the gate can name."""
+_REFUSED = ("tkill", "pidfd_open", "pidfd_send_signal", "socket", "setsid", "setpgid", "mount", "bpf", "io_uring_setup",
+            "keyctl", "perf_event_open", "unshare", "setns")  # fmt: skip
+
+
+def confine(limits: dict[str, int], readable: list[str], writable: list[str]) -> dict[str, str]:
+    """Everything this machine offers; what is in force, by name. Call once, single-threaded."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.prctl(PR_SET_PDEATHSIG, 9, 0, 0, 0)
+    done = {"limits": _limit(limits), "namespaces": _namespaces(libc)}
+    done["no-new-privileges"] = _ok(libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+    done["files"] = _landlock(libc, readable, writable)
+    done["system-calls"] = _seccomp(libc)
+    return done
+
+
+def _ok(result: int) -> str:
+    return "yes" if result >= 0 else f"no: {errno.errorcode.get(ctypes.get_errno(), 'error')}"
+
+
+def _limit(limits: dict[str, int]) -> str:
+    failed = []
+    for name, value in limits.items():
+        number = getattr(resource, f"RLIMIT_{name.upper()}")
+        hard = resource.getrlimit(number)[1]
+        try:
+            value = value if hard == resource.RLIM_INFINITY else min(value, hard)
+            resource.setrlimit(number, (value, value))
+        except (ValueError, OSError):
+            failed.append(name)
+    return f"no: {', '.join(failed)}" if failed else "yes"
+
+
+def _namespaces(libc: ctypes.CDLL) -> str:
+    """No network, no shared IPC: a user namespace of its own. Needs a kernel that lets users make one."""
+    uid, gid = os.getuid(), os.getgid()
+    if libc.unshare(CLONE_NEWUSER | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS) < 0:
+        return _ok(-1)
+    try:
+        for name, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
+            with open(f"/proc/self/{name}", "w") as file:
+                file.write(text)
+    except OSError:
+        pass  # an unmapped user owns nothing: stricter, not weaker
+    return "yes"
+
+
+_LL_READ = 1 << 2 | 1 << 3
+_LL_EXECUTE = 1 << 0
+_LL_BY_ABI = ((1, 13), (2, 14), (3, 15), (5, 16))
+"""Landlock ABI → number of file access rights it knows."""
+
+
+def _landlock(libc: ctypes.CDLL, readable: list[str], writable: list[str]) -> str:
+    """Read only what is listed, write only below `writable`; no TCP; no signals or abstract sockets to the outside."""
+    create, add, restrict = SYS_LANDLOCK
+    abi = libc.syscall(create, None, ctypes.c_size_t(0), 1)
+    if abi < 1:
+        return _ok(abi if abi < 0 else -1)
+    rights = (1 << max(n for a, n in _LL_BY_ABI if a <= abi)) - 1
+    attr = struct.pack("<Q", rights)
+    attr += struct.pack("<Q", 3) if abi >= 4 else b""
+    attr += struct.pack("<Q", 3) if abi >= 6 else b""
+    ruleset = libc.syscall(create, attr, ctypes.c_size_t(len(attr)), 0)
+    if ruleset < 0:
+        return _ok(ruleset)
+    for paths, wanted in ((readable, _LL_READ | _LL_EXECUTE), (writable, rights & ~_LL_EXECUTE)):
+        for path in paths:
+            if not os.path.exists(path):
+                continue
+            # Folder-only rights are refused on a file: keep those a file may have.
+            granted = (
+                wanted if os.path.isdir(path) else wanted & (1 << 0 | 1 << 1 | 1 << 2 | 1 << 14 if abi >= 3 else 7)
+            )
+            fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
+            libc.syscall(add, ruleset, 1, struct.pack("<Qi", granted & rights, fd), 0)
+            os.close(fd)
+    result = libc.syscall(restrict, ruleset, 0)
+    os.close(ruleset)
+    return "yes" if result == 0 else _ok(-1)
+
+
+def _seccomp(libc: ctypes.CDLL) -> str:
+    """No new process, no other program, no peeking into other processes, no signals but to itself."""
+    machine = platform.machine() if struct.calcsize("P") == 8 else ""
+    if machine not in _ARCHES:
+        return f"no: not supported on {machine or '32 bit'}"
+    arch, numbers = _ARCHES[machine]
+    load, equal, at_least, all_bits, back = 0x20, 0x15, 0x35, 0x45, 0x06
+    eperm, enosys = SECCOMP_ERRNO | errno.EPERM, SECCOMP_ERRNO | errno.ENOSYS
+    code = [(load, 0, 0, 4), (equal, 1, 0, arch), (back, 0, 0, SECCOMP_KILL), (load, 0, 0, 0)]
+    if machine == "x86_64":  # the x32 table has other numbers for the same calls
+        code += [(at_least, 0, 1, 0x40000000), (back, 0, 0, SECCOMP_KILL)]
+    for names, action in ((_KILLED, SECCOMP_KILL), (_REFUSED, eperm), (("clone3",), enosys)):
+        for name in names:
+            if name in numbers:
+                code += [(equal, 0, 1, numbers[name]), (back, 0, 0, action)]
+    # Threads are fine (CLONE_THREAD), processes are not; clone3 hides its flags in memory, so libc must use clone.
+    code += [(equal, 0, 4, numbers["clone"]), (load, 0, 0, 16), (all_bits, 1, 0, 0x10000), (back, 0, 0, SECCOMP_KILL)]
+    code += [(back, 0, 0, SECCOMP_ALLOW)]
+    for name in ("kill", "tgkill"):  # abort() and faults of its own still work
+        code += [(equal, 0, 4, numbers[name]), (load, 0, 0, 16), (equal, 1, 0, os.getpid()), (back, 0, 0, eperm)]
+        code += [(back, 0, 0, SECCOMP_ALLOW)]
+    code.append((back, 0, 0, SECCOMP_ALLOW))
+    program = b"".join(struct.pack("<HBBI", *line) for line in code)
+    buffer = ctypes.create_string_buffer(program, len(program))
+    fprog = struct.pack("<HxxxxxxQ", len(code), ctypes.addressof(buffer))
+    return _ok(libc.prctl(PR_SET_SECCOMP, 2, ctypes.c_char_p(fprog), 0, 0))

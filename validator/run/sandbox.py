@@ -1,0 +1,383 @@
+"""The gate's side of a worker: start it confined, ask, wait no longer than agreed, and name whatever happened.
+
+Every exchange ends in one `Outcome`. Only `OK` and `ERROR` leave the worker alive; after any other the process group is
+killed and the next question starts a fresh one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import selectors
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from importlib.util import find_spec
+from pathlib import Path
+from types import TracebackType
+from typing import Protocol, Self
+
+from validator.errors import ValidatorError
+from validator.run.channel import HEADER, Buffer, Call, Kind, ProtocolError, Result, pack_frame, unpack_header
+
+__all__ = ["Limits", "Outcome", "Reply", "RunError", "Worker", "write_tree"]
+
+WORKER = Path(__file__).with_name("worker.py")
+LIBRARIES = ("numpy", "ml_dtypes")
+"""What a callable may import besides the standard library and its own tree."""
+
+
+class RunError(ValidatorError):
+    """A worker cannot be set up on this machine."""
+
+
+class Outcome(StrEnum):
+    """How one exchange with a worker ended."""
+
+    OK = "ok"
+    ERROR = "error"
+    """The callable raised."""
+    MEMORY = "memory-exhausted"
+    HANG = "hang"
+    """No answer within the deadline, or the processor time was used up."""
+    SIGNAL = "signal"
+    """Ended by a signal: a crash."""
+    FORBIDDEN = "forbidden-system-call"
+    """Tried to start a process or to look into another."""
+    FLOOD = "output-flood"
+    """Wrote more to its standard streams than is allowed."""
+    PROTOCOL = "protocol-violation"
+    """Sent something else than what was asked for."""
+    MISSING = "missing"
+    """Ended without an answer."""
+    UNLOADABLE = "unloadable"
+    """The module or the function cannot be imported."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one worker may use."""
+
+    memory: int = 4 << 30
+    """Bytes of address space."""
+    cpu: int = 600
+    """Seconds of processor time, over the worker's life."""
+    wall: float = 20.0
+    """Seconds for one call."""
+    start: float = 60.0
+    """Seconds until the callable is imported."""
+    file: int = 16 << 20
+    """Bytes of the largest file it may write."""
+    output: int = 1 << 20
+    """Bytes on its standard streams, over its life."""
+    returned: int = 1 << 30
+    """Bytes of one answer."""
+
+    def arguments(self) -> list[str]:
+        """As the worker takes them. Processes are limited too: where it binds, a fork storm ends early."""
+        return [f"as={self.memory}", f"cpu={self.cpu}", f"fsize={self.file}", "core=0", "nofile=256", "nproc=512"]
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """The end of one exchange."""
+
+    outcome: Outcome
+    result: Result | None = None
+    detail: str = ""
+    """Untrusted text: what the callable raised, or what ended it."""
+    payload: bytes = b""
+
+
+class _Listed(Protocol):
+    @property
+    def path(self) -> str: ...
+    @property
+    def mode(self) -> int: ...
+
+
+class TreeReader(Protocol):
+    """What is needed of a revision's files."""
+
+    def list(self, prefix: str = "") -> Sequence[_Listed]: ...
+    def read(self, path: str, limit: int = ...) -> bytes: ...
+
+
+def write_tree(tree: TreeReader, folder: Path, prefix: str = "", *, limit: int = 256 << 20) -> int:
+    """Write the regular files below `prefix` into `folder`, read-only. Returns how many.
+
+    Links and submodules are left out; a path that would leave the folder is refused; so is a tree beyond `limit` bytes.
+    """
+    written, total = 0, 0
+    root = prefix.strip("./")
+    for entry in tree.list(root):
+        relative = entry.path[len(root) :].lstrip("/") if root else entry.path
+        if entry.mode & 0o170000 != 0o100000:
+            continue
+        parts = relative.split("/")
+        if any(part in ("", ".", "..") for part in parts) or "\0" in relative:
+            raise RunError(f"tree entry {relative!r} is not a plain path")
+        data = tree.read(entry.path)
+        total += len(data)
+        if total > limit:
+            raise RunError(
+                f"the tree holds more than {limit >> 20} MiB; set `import_root` to the folder that is needed"
+            )
+        target = folder.joinpath(*parts)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(data)
+        target.chmod(0o444)
+        written += 1
+    return written
+
+
+def _libraries(folder: Path) -> None:
+    """A folder with links to the few packages that a callable may import, and to nothing else."""
+    folder.mkdir()
+    for name in LIBRARIES:
+        spec = find_spec(name)
+        if spec is None or spec.origin is None:
+            raise RunError(f"{name} is not installed")
+        package = Path(spec.origin).parent
+        for path in (package, package.with_name(f"{name}.libs")):
+            if path.exists():
+                (folder / path.name).symlink_to(path.resolve(), target_is_directory=True)
+
+
+def _environment(home: Path) -> dict[str, str]:
+    one = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+    return {"HOME": str(home), "TMPDIR": str(home), "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "TZ": "UTC", **one}
+
+
+@dataclass
+class Worker:
+    """One callable in a process of its own. Starts on first use and again after it had to be ended."""
+
+    target: str
+    """`module:function`."""
+    tree: Path
+    """Folder it imports from."""
+    limits: Limits = field(default_factory=Limits)
+    forbidden: tuple[str, ...] = ()
+    """Functions that raise inside this worker: what the callable is compared with."""
+    enforced: dict[str, str] = field(default_factory=dict)
+    """What confinement this machine gives ("yes", or "no: why"), known after the first start."""
+    bound: tuple[str, ...] = ()
+    """Those of `forbidden` that exist there and now raise."""
+    starts: int = 0
+
+    def __post_init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self._socket: socket.socket | None = None
+        self._private: Path | None = None
+        self._output = 0
+        self._broken: Reply | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def call(self, call: Call, nonce: int | None = None) -> Reply:
+        """Run the callable once."""
+        return self._ask(Kind.CALL, call.pack(), nonce, tuple(len(data) for _, data in call.arenas))
+
+    def recall(self, nonce: int, arenas: tuple[int, ...]) -> Reply:
+        """The buffers of an earlier kept call as they are now. `arenas`: their lengths."""
+        return self._ask(Kind.RECALL, [struct.pack("<Q", nonce)], None, arenas)
+
+    def start(self) -> Reply:
+        """Make sure that the callable is imported."""
+        if self._broken is not None:
+            return self._broken
+        if self._process is not None and self._process.poll() is None:
+            return Reply(Outcome.OK)
+        self.close()
+        reply = self._start()
+        if reply.outcome is not Outcome.OK:
+            self.close()
+            self._broken = reply  # the same source will not import the next time either
+        return reply
+
+    def close(self) -> None:
+        """End the worker and whatever it started."""
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+            assert self._process.stdout is not None
+            self._process.stdout.close()
+        if self._socket is not None:
+            self._socket.close()
+        if self._private is not None:
+            shutil.rmtree(self._private, ignore_errors=True)
+        self._process = self._socket = self._private = None
+
+    def _start(self) -> Reply:
+        self._private = Path(tempfile.mkdtemp(prefix=secrets.token_hex(4)))
+        home, libraries = self._private / "h", self._private / "l"
+        home.mkdir()
+        _libraries(libraries)
+        ours, theirs = socket.socketpair()
+        command = [sys.executable, "-I", "-S", "-B", str(WORKER), str(theirs.fileno())]
+        self._process = subprocess.Popen(
+            [*command, str(libraries), str(self.tree), str(home), *self.limits.arguments()],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            pass_fds=(theirs.fileno(),),
+            env=_environment(home),
+            cwd=home,
+            start_new_session=True,
+        )
+        theirs.close()
+        ours.setblocking(False)
+        assert self._process.stdout is not None
+        os.set_blocking(self._process.stdout.fileno(), False)
+        self._socket, self._output = ours, 0
+        self.starts += 1
+        ready = self._exchange([], Kind.READY, 0, self.limits.start)
+        if ready.outcome is not Outcome.OK:
+            return ready
+        lines = ready.payload.decode("utf-8", "replace").splitlines()
+        self.enforced = {k: v for k, _, v in (line.partition("=") for line in lines)}
+        nonce = secrets.randbits(63)
+        text = "\0".join((self.target, *self.forbidden)).encode()
+        loaded = self._exchange(pack_frame(Kind.LOAD, nonce, [text]), Kind.LOADED, nonce, self.limits.start)
+        if loaded.outcome is Outcome.ERROR:
+            return Reply(Outcome.UNLOADABLE, detail=loaded.detail)
+        self.bound = tuple(filter(None, loaded.payload.decode("utf-8", "replace").split("\0")))
+        return loaded
+
+    def _ask(self, kind: Kind, parts: list[Buffer], nonce: int | None, arenas: tuple[int, ...]) -> Reply:
+        reply = self.start()
+        if reply.outcome is not Outcome.OK:
+            return reply
+        nonce = secrets.randbits(63) if nonce is None else nonce
+        reply = self._exchange(pack_frame(kind, nonce, parts), Kind.RESULT, nonce, self.limits.wall)
+        if reply.outcome is Outcome.OK:
+            try:
+                return Reply(Outcome.OK, Result.unpack(memoryview(reply.payload), arenas))
+            except ProtocolError as error:
+                reply = Reply(Outcome.PROTOCOL, detail=str(error))
+        if reply.outcome is not Outcome.ERROR:
+            self.close()
+        return reply
+
+    def _exchange(self, frame: Iterable[Buffer], expected: Kind, nonce: int, seconds: float) -> Reply:
+        """Send a frame, wait for its answer, and watch the clock and the standard streams meanwhile."""
+        assert self._process is not None and self._process.stdout is not None and self._socket is not None
+        exchange = _Exchange(self._socket, list(frame), expected, nonce, self.limits.returned)
+        end = time.monotonic() + seconds
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._socket, selectors.EVENT_READ | selectors.EVENT_WRITE)
+            selector.register(self._process.stdout, selectors.EVENT_READ)
+            while True:
+                left = end - time.monotonic()
+                if left <= 0:
+                    return Reply(Outcome.HANG, detail=f"no answer within {seconds:g} s")
+                for key, events in selector.select(left):
+                    if key.fileobj is self._process.stdout:
+                        if not self._drain() and key.fd in selector.get_map():
+                            selector.unregister(key.fileobj)
+                        if self._output > self.limits.output:
+                            return Reply(Outcome.FLOOD, detail=f"more than {self.limits.output} bytes of output")
+                        continue
+                    try:
+                        done = exchange.step(events)
+                    except (BrokenPipeError, ConnectionResetError, EOFError):
+                        return self._ended()
+                    except ProtocolError as error:
+                        return Reply(Outcome.PROTOCOL, detail=str(error))
+                    if done is not None:
+                        return done
+                    selector.modify(self._socket, exchange.wants)
+
+    def _drain(self) -> bool:
+        assert self._process is not None and self._process.stdout is not None
+        try:
+            data = os.read(self._process.stdout.fileno(), 1 << 16)
+        except BlockingIOError:
+            return True
+        self._output += len(data)
+        return bool(data)
+
+    def _ended(self) -> Reply:
+        """The worker closed the channel: say how it ended."""
+        assert self._process is not None
+        try:
+            status = self._process.wait(2)
+        except subprocess.TimeoutExpired:
+            return Reply(Outcome.PROTOCOL, detail="closed the channel and went on")
+        if status >= 0:
+            return Reply(Outcome.MISSING, detail=f"ended with exit code {status} and without an answer")
+        name = signal.Signals(-status).name if -status in set(signal.Signals) else f"signal {-status}"
+        outcome = {signal.SIGSYS: Outcome.FORBIDDEN, signal.SIGXCPU: Outcome.HANG}.get(-status, Outcome.SIGNAL)
+        return Reply(outcome, detail=f"ended by {name}")
+
+
+class _Exchange:
+    """One frame out, one frame in, over a non-blocking socket."""
+
+    def __init__(self, connection: socket.socket, frame: list[Buffer], expected: Kind, nonce: int, limit: int) -> None:
+        self._socket, self._expected, self._nonce, self._limit = connection, expected, nonce, limit
+        self._out = [memoryview(part) for part in frame]
+        self._in = bytearray(HEADER.size)
+        self._at = 0
+        self._kind: Kind | None = None
+
+    @property
+    def wants(self) -> int:
+        return selectors.EVENT_READ | (selectors.EVENT_WRITE if self._out else 0)
+
+    def step(self, events: int) -> Reply | None:
+        """Move bytes; the reply once it is complete. Raises `ProtocolError`, `EOFError`, `OSError`."""
+        if events & selectors.EVENT_WRITE and self._out:
+            sent = self._socket.send(self._out[0])
+            self._out[0] = self._out[0][sent:]
+            if not self._out[0]:
+                self._out.pop(0)
+        return self._read() if events & selectors.EVENT_READ else None
+
+    def _read(self) -> Reply | None:
+        while True:
+            if self._at == len(self._in):
+                if self._kind is not None:
+                    return self._reply()
+                self._open()
+                continue
+            try:
+                got = self._socket.recv_into(memoryview(self._in)[self._at :])
+            except BlockingIOError:
+                return None
+            if not got:
+                raise EOFError
+            self._at += got
+
+    def _open(self) -> None:
+        """The header is here: is it the answer to what was asked?"""
+        kind, nonce, length = unpack_header(self._in)
+        if self._out:
+            raise ProtocolError("answered before it was asked")
+        if nonce != self._nonce or kind not in (self._expected, Kind.ERROR, Kind.MEMORY):
+            raise ProtocolError(f"sent {kind.name} where {self._expected.name} was due")
+        if length > (self._limit if kind is self._expected else 1 << 16):
+            raise ProtocolError(f"declares an answer of {length} bytes")
+        self._kind, self._in, self._at = kind, bytearray(length), 0
+
+    def _reply(self) -> Reply:
+        data = bytes(self._in)
+        if self._kind is self._expected:
+            return Reply(Outcome.OK, payload=data)
+        outcome = Outcome.MEMORY if self._kind is Kind.MEMORY else Outcome.ERROR
+        return Reply(outcome, detail=data.decode("utf-8", "replace"))
