@@ -1,7 +1,7 @@
 """Confinement of a worker, from inside it, before anything untrusted is imported. Linux, unprivileged, ctypes only.
 
-Each function returns what it achieved as a value ("yes", or "no: why"); nothing is assumed. Loaded by path in the worker,
-so it imports the standard library alone.
+Each function returns what it achieved as a value ("yes", or "no: why"); nothing is assumed. Loaded by path in the
+worker, so it imports the standard library alone.
 """
 
 from __future__ import annotations
@@ -16,13 +16,7 @@ import struct
 __all__ = ["confine"]
 
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS = 1, 4, 22, 38
-CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWIPC, CLONE_NEWUSER, CLONE_NEWNET = (
-    0x20000,
-    0x4000000,
-    0x8000000,
-    0x10000000,
-    1 << 30,
-)
+CLONE_NEWUTS, CLONE_NEWIPC, CLONE_NEWUSER, CLONE_NEWNET = 0x4000000, 0x8000000, 0x10000000, 0x40000000
 SECCOMP_KILL, SECCOMP_ERRNO, SECCOMP_ALLOW = 0x80000000, 0x00050000, 0x7FFF0000
 SYS_LANDLOCK = (444, 445, 446)
 """create_ruleset, add_rule, restrict_self: the same number on every architecture."""
@@ -97,6 +91,7 @@ def _namespaces(libc: ctypes.CDLL) -> str:
 
 _LL_READ = 1 << 2 | 1 << 3
 _LL_EXECUTE = 1 << 0
+_LL_OF_A_FILE = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 14
 _LL_BY_ABI = ((1, 13), (2, 14), (3, 15), (5, 16))
 """Landlock ABI → number of file access rights it knows."""
 
@@ -119,9 +114,7 @@ def _landlock(libc: ctypes.CDLL, readable: list[str], writable: list[str]) -> st
             if not os.path.exists(path):
                 continue
             # Folder-only rights are refused on a file: keep those a file may have.
-            granted = (
-                wanted if os.path.isdir(path) else wanted & (1 << 0 | 1 << 1 | 1 << 2 | 1 << 14 if abi >= 3 else 7)
-            )
+            granted = wanted if os.path.isdir(path) else wanted & _LL_OF_A_FILE
             fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
             libc.syscall(add, ruleset, 1, struct.pack("<Qi", granted & rights, fd), 0)
             os.close(fd)

@@ -276,7 +276,9 @@ class Worker:
 
     def _exchange(self, frame: Iterable[Buffer], expected: Kind, nonce: int, seconds: float) -> Reply:
         """Send a frame, wait for its answer, and watch the clock and the standard streams meanwhile."""
-        assert self._process is not None and self._process.stdout is not None and self._socket is not None
+        assert self._process is not None
+        assert self._process.stdout is not None
+        assert self._socket is not None
         exchange = _Exchange(self._socket, list(frame), expected, nonce, self.limits.returned)
         end = time.monotonic() + seconds
         with selectors.DefaultSelector() as selector:
@@ -304,7 +306,8 @@ class Worker:
                     selector.modify(self._socket, exchange.wants)
 
     def _drain(self) -> bool:
-        assert self._process is not None and self._process.stdout is not None
+        assert self._process is not None
+        assert self._process.stdout is not None
         try:
             data = os.read(self._process.stdout.fileno(), 1 << 16)
         except BlockingIOError:
@@ -322,8 +325,11 @@ class Worker:
         if status >= 0:
             return Reply(Outcome.MISSING, detail=f"ended with exit code {status} and without an answer")
         name = signal.Signals(-status).name if -status in set(signal.Signals) else f"signal {-status}"
-        outcome = {signal.SIGSYS: Outcome.FORBIDDEN, signal.SIGXCPU: Outcome.HANG}.get(-status, Outcome.SIGNAL)
+        outcome = _BY_SIGNAL.get(-status, Outcome.SIGNAL)
         return Reply(outcome, detail=f"ended by {name}")
+
+
+_BY_SIGNAL: dict[int, Outcome] = {signal.SIGSYS: Outcome.FORBIDDEN, signal.SIGXCPU: Outcome.HANG}
 
 
 class _Exchange:

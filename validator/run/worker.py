@@ -1,7 +1,7 @@
 """The worker: a program that imports one untrusted callable and runs it on bytes that come through one descriptor.
 
-Started as `python -I -S worker.py CONFIG…`; never imported by the gate. It knows no seed, no expected result, no list of
-cases and no clock. It confines itself, says what is in force, then imports the callable from the tree it was given.
+Started as `python -I -S worker.py CONFIG…`; never imported by the gate. It knows no seed, no expected result, no
+list of cases and no clock. It confines itself, says what is in force, then imports the callable from the tree it was given.
 """
 
 from __future__ import annotations
@@ -17,6 +17,11 @@ import sys
 from types import ModuleType
 from typing import Any
 
+SYSTEM = (
+    "/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib", "/etc/ld.so.cache", "/dev/null", "/dev/urandom",
+    "/proc/cpuinfo", "/proc/meminfo", "/sys/devices/system",
+)  # fmt: skip
+"""What an interpreter and its libraries read."""
 KEPT = 64
 """Calls whose buffers are kept for a later look."""
 
@@ -25,7 +30,8 @@ def _sibling(name: str) -> ModuleType:
     """A module beside this file; the isolated interpreter has no path to it."""
     path = os.path.join(os.path.dirname(os.path.abspath(__file__)), f"{name}.py")
     spec = importlib.util.spec_from_file_location(f"_{name}", path)
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
@@ -177,9 +183,8 @@ class Worker:
 
     def _pack(self, views: list[memoryview], returns: list[Any]) -> list[Any]:
         described = [self._returned(value, views) for value in returns]
-        return self.channel.Result(
-            tuple(memoryview(v) for v in views), tuple(d for d, _ in described), tuple(b for _, b in described)
-        ).pack()
+        arrays, data = tuple(d for d, _ in described), tuple(b for _, b in described)
+        return list(self.channel.Result(tuple(views), arrays, data).pack())
 
     def _returned(self, value: Any, views: list[memoryview]) -> tuple[Any, bytes]:
         np = self.numpy
@@ -202,9 +207,7 @@ def main() -> None:
     connection = socket.socket(fileno=int(descriptor))
     sys.path.append(libraries)
     real = [os.path.realpath(os.path.join(libraries, name)) for name in os.listdir(libraries)]
-    system = ["/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib", "/etc/ld.so.cache", "/dev/null", "/dev/urandom",
-              "/proc/cpuinfo", "/proc/meminfo", "/sys/devices/system"]  # fmt: skip
-    readable = [libraries, tree, *real, *system, *(p for p in sys.path if os.path.isdir(p))]
+    readable = [libraries, tree, *real, *SYSTEM, *(p for p in sys.path if os.path.isdir(p))]
     readable += [os.path.join(sys.base_prefix, "lib")]
     pairs = (limit.split("=") for limit in limits)
     done = confinement.confine({k: int(v) for k, v in pairs}, readable, [home])
