@@ -6,7 +6,7 @@ from datetime import date
 from enum import StrEnum
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 from validator.manifest.contract import KernelContract, Step
 
@@ -30,7 +30,18 @@ SCHEMA: Final = "validator/manifest/1"
 Text = Annotated[str, StringConstraints(min_length=1, max_length=4000)]
 Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 Names = tuple[Name, ...]
+Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 Identifier = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]{0,79}$")]
+
+
+def _no_repeats(names: tuple[str, ...]) -> tuple[str, ...]:
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise ValueError(f"{', '.join(map(repr, repeated))} is listed more than once")
+    return names
+
+
+NameSet = Annotated[Names, Field(min_length=1, max_length=1000), AfterValidator(_no_repeats)]
 
 
 class _Model(BaseModel):
@@ -69,8 +80,8 @@ class Switch(_Model):
 class BatchRange(_Model):
     """Smallest and largest batch the change is for, both included."""
 
-    min: Annotated[int, Field(ge=0)] = 1
-    max: Annotated[int, Field(ge=0)]
+    min: Annotated[int, Field(ge=0, strict=True)] = 1
+    max: Annotated[int, Field(ge=0, strict=True)]
 
     @model_validator(mode="after")
     def _ordered(self) -> BatchRange:
@@ -82,24 +93,13 @@ class BatchRange(_Model):
 class ScopeDeclaration(_Model):
     """`[scope]`: where the new path may run. Whatever is not listed is outside."""
 
-    models: Annotated[Names, Field(min_length=1)]
-    architectures: Annotated[Names, Field(min_length=1)]
+    models: NameSet
+    architectures: NameSet
     """Hardware, as `sm_100a`."""
-    dtypes: Annotated[Names, Field(min_length=1)]
+    dtypes: NameSet
     batch: BatchRange
-    parallelism: Names = ("none",)
+    parallelism: NameSet = ("none",)
     """As `tp8`, `ep4`; `none` for one device."""
-
-    @model_validator(mode="after")
-    def _no_repeats(self) -> ScopeDeclaration:
-        for key in ("models", "architectures", "dtypes", "parallelism"):
-            values: Names = getattr(self, key)
-            repeated = sorted({value for value in values if values.count(value) > 1})
-            if repeated:
-                raise ValueError(f"`{key}` lists {', '.join(map(repr, repeated))} more than once")
-        if "none" in self.parallelism and any(p not in ("none", "tp1", "pp1", "ep1", "dp1") for p in self.parallelism):
-            raise ValueError("`parallelism` says both 'none' and a way to spread over devices; list only what is meant")
-        return self
 
 
 class IsolationDeclaration(_Model):
@@ -138,8 +138,8 @@ class Claim(_Model):
 
     metric: Name
     """As `tokens/s`."""
-    value: float
-    baseline: float | None = None
+    value: Number
+    baseline: Number | None = None
     conditions: Text
     """Hardware, model, batch, and what the baseline is."""
     source: Text | None = None
@@ -174,9 +174,18 @@ class Manifest(Contract):
     claims: tuple[Claim, ...] = ()
 
     @model_validator(mode="after")
-    def _lives(self) -> Manifest:
+    def _agrees_with_itself(self) -> Manifest:
+        wrong = []
         if self.expires <= self.created:
-            raise ValueError(f"`expires` ({self.expires}) is not after `created` ({self.created})")
+            wrong.append(f"`expires` ({self.expires}) is not after `created` ({self.created})")
+        outside = sorted({a.arch for a in self.artifacts if a.arch and a.arch not in self.scope.architectures})
+        if outside:
+            wrong.append(f"`artifacts` are built for {', '.join(outside)}, which `scope.architectures` does not list")
+        both = sorted(set(self.isolation.paths) & set(self.isolation.shared))
+        if both:
+            wrong.append(f"`isolation` lists {', '.join(map(repr, both))} both as its own and as shared")
+        if wrong:
+            raise ValueError("; ".join(wrong))
         return self
 
 

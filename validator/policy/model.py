@@ -33,11 +33,14 @@ __all__ = [
 ]
 
 SCHEMA: Final = "validator/policy/1"
-WAIVER_SCHEMA = "validator/waivers/1"
+WAIVER_SCHEMA: Final = "validator/waivers/1"
 
 Globs = tuple[Annotated[str, StringConstraints(min_length=1, max_length=200)], ...]
 Names = Globs
-Count = Annotated[int, Field(ge=0)]
+Count = Annotated[int, Field(ge=0, strict=True)]
+Days = Annotated[int, Field(gt=0, strict=True)]
+Flag = Annotated[bool, Field(strict=True)]
+Positive = Annotated[float, Field(gt=0, strict=True, allow_inf_nan=False)]
 
 
 class _Model(BaseModel):
@@ -60,7 +63,7 @@ class IsolationPolicy(_Model):
     """Where the executable bit may be set."""
     symlinks: Globs = ()
     """Where symbolic links may be added."""
-    max_file_bytes: Annotated[int, Field(gt=0)] = 2 * 1024 * 1024
+    max_file_bytes: Annotated[int, Field(gt=0, strict=True)] = 2 * 1024 * 1024
     """Largest file a change may bring."""
 
 
@@ -82,7 +85,7 @@ class TrustedPaths(_Model):
         ".pre-commit-config.yaml",
     )
     validator: Globs = (".validator/**", "validator.toml")
-    """The validator's own configuration, besides what is always guarded (conftest, plugins, start-up hooks, shadows)."""
+    """The validator's own configuration, besides what is always guarded (conftest, start-up hooks …)."""
 
 
 class BatchLimit(_Model):
@@ -116,13 +119,13 @@ class ManifestPolicy(_Model):
 
     files: Globs = ("rfcs/*.toml",)
     """Where manifests live."""
-    required: bool = True
-    max_days: Annotated[int, Field(gt=0)] = 180
+    required: Flag = True
+    max_days: Days = 180
     """Longest life, from `created` to `expires`."""
     min_owners: Count = 1
     owners: Names | None = None
     """Globs over who may own a change; absent: anybody."""
-    switch_required: bool = True
+    switch_required: Flag = True
 
 
 class DependencyPolicy(_Model):
@@ -152,7 +155,7 @@ class DependencyPolicy(_Model):
 class OrderingPolicy(_Model):
     """`[ordering]`: proof that nothing is read before the wait that makes it valid."""
 
-    required: bool = True
+    required: Flag = True
     min_strength: Literal[Strength.MACHINE_CODE, Strength.PTX] = Strength.PTX
     """`proof-on-machine-code` or `proof-on-ptx`; machine code is the stronger."""
 
@@ -171,22 +174,22 @@ class Tolerance(_Model):
     """`[differential.tolerances."KERNEL GLOB"]`."""
 
     kind: ToleranceKind = ToleranceKind.BASELINE
-    rms_ratio: Annotated[float, Field(gt=0)] = 2.0
+    rms_ratio: Positive = 2.0
     """`relative-to-baseline`: RMS error over the trusted implementation's own, both against float64."""
-    max_ratio: Annotated[float, Field(gt=0)] = 4.0
+    max_ratio: Positive = 4.0
     """The same for the largest error."""
-    atol: Annotated[float, Field(ge=0)] | None = None
-    rtol: Annotated[float, Field(ge=0)] | None = None
-    ulp: Annotated[int, Field(ge=0)] | None = None
+    atol: Annotated[float, Field(ge=0, strict=True, allow_inf_nan=False)] | None = None
+    rtol: Annotated[float, Field(ge=0, strict=True, allow_inf_nan=False)] | None = None
+    ulp: Count | None = None
 
 
 class DifferentialPolicy(_Model):
     """`[differential]`: candidate against reference."""
 
-    required: bool = True
+    required: Flag = True
     min_strength: Literal[Strength.GPU_RUN, Strength.PTX_RUN, Strength.CPU_MODEL] = Strength.CPU_MODEL
     """`run-on-gpu`, `ptx-run-on-cpu` or `run-of-cpu-model`, strongest first."""
-    min_cases: Annotated[int, Field(gt=0)] = 50
+    min_cases: Annotated[int, Field(gt=0, strict=True)] = 50
     """Judged cases per kernel; void ones do not count."""
     tolerances: dict[str, Tolerance] = {}
     """Glob over kernel names → the widest tolerance a manifest may ask for; the first that matches counts."""
@@ -196,7 +199,7 @@ class WaiverPolicy(_Model):
     """`[waivers]`: exceptions, read from the base revision only."""
 
     files: Globs = ("policies/waivers/*.toml",)
-    max_days: Annotated[int, Field(gt=0)] = 90
+    max_days: Days = 90
     """Longest life of a waiver."""
     warn_days: Count = 14
     """Report a waiver that expires within so many days."""

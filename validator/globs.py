@@ -1,0 +1,64 @@
+"""Path globs, as policies and manifests write them.
+
+`*` and `?` stay inside one folder, `**` as a whole part crosses any number of folders, a trailing `/` means everything
+below. Nothing else is special, so a path with brackets matches itself. Patterns may come from the change: matching
+takes time proportional to pattern times path, whatever they hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+__all__ = ["first_match", "matches", "name_matches"]
+
+
+def matches(path: str, patterns: Iterable[str]) -> bool:
+    """Whether any pattern means this path."""
+    return first_match(path, patterns) is not None
+
+
+def first_match(path: str, patterns: Iterable[str]) -> str | None:
+    """The first pattern that means this path."""
+    parts = path.split("/")
+    return next((pattern for pattern in patterns if _parts(parts, _split(pattern))), None)
+
+
+def name_matches(name: str, patterns: Iterable[str]) -> bool:
+    """The same for names that are not paths (models, owners): `*` matches anything."""
+    return any(_part(name, pattern) for pattern in patterns)
+
+
+def _split(pattern: str) -> list[str]:
+    pattern = pattern.removeprefix("./")
+    return (pattern + "**" if pattern.endswith("/") else pattern).split("/")
+
+
+def _parts(parts: Sequence[str], patterns: Sequence[str]) -> bool:
+    """Row by row over the pattern: which prefixes of the path it can have consumed."""
+    reached = [True] + [False] * len(parts)
+    for number, pattern in enumerate(patterns):
+        if pattern == "**":
+            first = reached.index(True) if True in reached else len(reached)
+            # At the end `folder/**` means what is below, not the folder's own name.
+            first += 1 if number == len(patterns) - 1 and number else 0
+            reached = [place >= first for place in range(len(reached))]
+        else:
+            reached = [False] + [reached[i] and _part(part, pattern) for i, part in enumerate(parts)]
+    return reached[-1]
+
+
+def _part(text: str, pattern: str) -> bool:
+    """`*` and `?` in one part, going back only to the last `*`."""
+    at = here = 0
+    star, resume = -1, 0
+    while at < len(text):
+        if here < len(pattern) and pattern[here] == "*":
+            star, resume, here = here, at, here + 1
+        elif here < len(pattern) and pattern[here] in ("?", text[at]):
+            at, here = at + 1, here + 1
+        elif star >= 0:
+            resume += 1
+            at, here = resume, star + 1
+        else:
+            return False
+    return set(pattern[here:]) <= {"*"}
