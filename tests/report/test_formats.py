@@ -1,0 +1,220 @@
+"""Every format shows the same result, whatever the names in it try to do."""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
+
+import jsonschema
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+
+from validator.report.json import check_document, render_json
+from validator.report.markdown import BUDGET, render_markdown
+from validator.report.schemas import SCHEMAS, schema_of
+from validator.report.text import paint_for, render_text
+from validator.verdict.model import Finding, Location, Severity, Status
+from validator.verdict.result import CheckResult, where_to_look
+
+ATTACKS = [
+    "\x1b[2J\x1b]0;pwned\x07",
+    "![x](https://evil.example/x.png)",
+    "<img src=x onerror=alert(1)><script>",
+    "@org/everyone fixes #1",
+    "a|b`c\\|d``e",
+    "-->\n\n# pass\n\n| a | b |\n| --- | --- |",
+    "\u202egnp.exe\u2066\u200b",
+    "\udcff\udc80",
+    "```\nnot code\n```",
+    "https://evil.example www.evil.example",
+    "[click](javascript:alert(1))",
+    "</details></table>",
+]
+reader = MarkdownIt("commonmark").enable("table").enable("strikethrough")
+ALLOWED_HTML = {"<!-- validator:check -->\n", "<br>", "<code>", "</code>"}
+
+
+def harmless(text: str) -> bool:
+    return all(c == "\n" or unicodedata.category(c) not in {"Cc", "Cf", "Cs", "Zl", "Zp"} for c in text)
+
+
+def test_text_says_what_was_and_what_was_not_shown(result: CheckResult) -> None:
+    text = render_text(result)
+    assert text.startswith("FAIL: of 4 obligations: 1 proven, 1 refuted, 1 unproven, 1 waived\n")
+    for heading in ("kernels", "obligations", "not covered", "findings", "assumptions", "waivers", "where to look"):
+        assert f"\n{heading}\n" in text
+    assert "griddepcontrol.wait;" in text
+    assert "fast/kda/kernel.ptx:41, kernel kda_decode" in text
+    assert result.change.head in text
+    assert "\x1b" not in text
+
+
+def test_markdown_has_every_section_in_order(result: CheckResult) -> None:
+    page = render_markdown(result)
+    titles = re.findall(r"^## (.*)$", page, re.MULTILINE)
+    assert titles == [
+        "What this change is",
+        "What it may touch",
+        "Kernels at a glance",
+        "Obligations",
+        "What is not covered",
+        "Assumptions and waivers",
+        "Where to look",
+        "Findings",
+        "Claims of the author, not checked here",
+        "Changed files",
+        "How to reproduce",
+    ]
+    tables = [t for t in reader.parse(page) if t.type == "table_open"]
+    assert len(tables) == 3
+
+
+def test_json_follows_its_published_schema(result: CheckResult) -> None:
+    document = json.loads(render_json(result))
+    jsonschema.validate(document, schema_of("check"))
+    assert next(iter(document)) == "schema"
+    assert document["verdict"] == "fail"
+    assert [o["id"] for o in document["obligations"]] == sorted(o.id for o in result.obligations)
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_every_published_schema_is_a_schema(name: str) -> None:
+    schema = schema_of(name)
+    jsonschema.Draft202012Validator.check_schema(schema)
+    assert schema["type"] == "object"
+    assert schema["properties"]["schema"]["const"] == f"validator/{'manifest' if name == 'contract' else name}/1"
+
+
+def test_only_the_environment_differs_between_runs(result: CheckResult) -> None:
+    later = replace(result, environment=replace(result.environment, started="2027-01-01T00:00:00Z", seconds=9.0))
+    one, two = check_document(result), check_document(later)
+    assert one["environment"] != two["environment"]
+    assert {**one, "environment": None} == {**two, "environment": None}
+    assert "/repo" not in json.dumps({**one, "environment": None})
+    assert render_text(result) == render_text(later)
+    assert render_markdown(result) == render_markdown(later)
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_hostile_names_do_nothing_in_any_format(hostile: Callable[[str], CheckResult], attack: str) -> None:
+    check_hostile(hostile(attack))
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(st.text(st.characters(exclude_categories=()), max_size=60))
+def test_any_text_does_nothing_in_any_format(hostile: Callable[[str], CheckResult], text: str) -> None:
+    check_hostile(hostile(text))
+
+
+def check_hostile(result: CheckResult) -> None:
+    text, page, document = render_text(result), render_markdown(result), render_json(result)
+    assert harmless(text)
+    assert harmless(page)
+    assert document.isascii()
+    jsonschema.validate(json.loads(document), schema_of("check"))
+    tokens = reader.parse(page)
+    headings = [b.content for a, b in pairwise(tokens) if a.type == "heading_open"]
+    assert headings[1:] == re.findall(r"^## (.*)$", page, re.MULTILINE)
+    assert len([t for t in tokens if t.type == "table_open"]) == 3
+    inline = [child for t in tokens for child in t.children or ()]
+    assert not {c.type for c in inline} & {"link_open", "image"}
+    markup = {c.content for c in inline if c.type == "html_inline"} | {
+        t.content for t in tokens if t.type == "html_block"
+    }
+    assert markup <= ALLOWED_HTML
+    shown = " ".join(c.content for c in inline if c.type == "text")
+    assert not re.search(r"@\w|#\d", shown)
+
+
+def test_a_page_that_is_too_long_is_cut_at_section_ends_and_says_so(result: CheckResult) -> None:
+    many = tuple(
+        Finding("order/early-read", Severity.ERROR, f"argument {n} " + "é" * 900, Location(f"k{n}.ptx"), why="w" * 900)
+        for n in range(1000)
+    )
+    page = render_markdown(replace(result, findings=many))
+    assert len(page) <= BUDGET
+    assert "cut short: Findings" in page
+    assert "of 1,000 not shown here" in page
+    assert "## How to reproduce" in page
+    assert "## What is not covered" in page
+    assert page.count("```") % 2 == 0
+
+
+@pytest.mark.parametrize("budget", [2_000, 3_000])
+def test_any_budget_is_kept(result: CheckResult, budget: int) -> None:
+    page = render_markdown(result, budget)
+    assert len(page) <= budget
+    assert "limited to" in page
+    reader.parse(page)
+
+
+def test_where_to_look_ranks_open_faults_first_and_stops_at_seven(result: CheckResult) -> None:
+    places = where_to_look(result)
+    assert places[0].path == "fast/kda/kernel.ptx"
+    assert places[0].line == 41
+    assert [p.why for p in places if p.path == "dispatch.py"] == [
+        "waived, not mended: dispatch.py is outside the declared paths"
+    ]
+    assert all(p.path != "rfcs/kda-decode.toml" for p in places)
+    many = tuple(replace(result.findings[0], identity=(str(n),), where=Location(f"{n}.ptx")) for n in range(20))
+    assert len(where_to_look(replace(result, findings=many))) == 7
+
+
+def test_a_result_without_manifest_still_renders(result: CheckResult) -> None:
+    bare = replace(result, manifest=None, manifest_path=None, manifest_digest=None, policy=None)
+    assert "manifest   none" in render_text(bare)
+    assert "No manifest" in render_markdown(bare)
+    jsonschema.validate(json.loads(render_json(bare)), schema_of("check"))
+
+
+class Stream:
+    def __init__(self, interactive: bool) -> None:
+        self.interactive = interactive
+
+    def isatty(self) -> bool:
+        return self.interactive
+
+
+@pytest.mark.parametrize(
+    ("interactive", "environment", "coloured"),
+    [
+        (True, {}, True),
+        (False, {}, False),
+        (True, {"NO_COLOR": "1"}, False),
+        (False, {"FORCE_COLOR": "1"}, True),
+        (True, {"TERM": "dumb"}, False),
+        (False, {"FORCE_COLOR": "1", "NO_COLOR": "1"}, False),
+    ],
+)
+def test_colour_only_where_it_is_wanted(
+    result: CheckResult,
+    monkeypatch: pytest.MonkeyPatch,
+    interactive: bool,
+    environment: dict[str, str],
+    coloured: bool,
+) -> None:
+    for name in ("NO_COLOR", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    painted = render_text(result, paint_for(Stream(interactive)))  # type: ignore[arg-type]
+    assert ("\x1b[" in painted) is coloured
+    assert re.sub(r"\x1b\[[0-9;]*m", "", painted) == render_text(result)
+
+
+def test_findings_beyond_the_cap_are_counted(result: CheckResult) -> None:
+    many = tuple(replace(result.findings[0], identity=(str(n),)) for n in range(45))
+    assert "and 15 more findings of 45" in render_text(replace(result, findings=many))
+
+
+def test_waived_findings_come_last(result: CheckResult) -> None:
+    text = render_text(result)
+    waived = next(f for f in result.findings if f.status is Status.WAIVED)
+    assert text.index("gate/note") < text.index(f"{waived.id} (waived)")
