@@ -12,9 +12,9 @@ import pytest
 from validator.change.model import Change, ChangeStatus, Entry, FileChange, MissingFile
 from validator.manifest.model import Manifest
 from validator.policy.model import Policy
-from validator.verdict.compute import WaiverState, WaiverUse, compute, verdict_reason
+from validator.verdict.compute import compute, verdict_reason
 from validator.verdict.model import Evidence, Finding, Location, Obligation, Severity, Status, Strength
-from validator.verdict.result import CheckResult, Environment
+from validator.verdict.result import CheckResult, Environment, WaiverUse
 
 
 class EmptyTree:
@@ -148,7 +148,7 @@ BASE = CheckResult(
             "https://tracker.example/7",
             date(2026, 11, 1),
             date(2026, 12, 24),
-            WaiverState.APPLIED,
+            applied=True,
         ),
     ),
     verdict=compute([Obligation("x", "", Status.REFUTED, "y")]),

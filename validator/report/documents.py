@@ -144,7 +144,8 @@ class WaiverDocument(TypedDict):
     link: str
     created: str
     expires: str
-    state: Literal["applied", "expired", "not-yet-valid", "refused", "unmatched"]
+    applied: bool
+    notes: list[str]
 
 
 @_closed

@@ -74,7 +74,8 @@ def check_document(result: CheckResult) -> CheckDocument:
                 "link": w.link,
                 "created": w.created.isoformat(),
                 "expires": w.expires.isoformat(),
-                "state": w.state.value,
+                "applied": w.applied,
+                "notes": list(w.notes),
             }
             for w in result.waivers
         ],

@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from validator.change.model import Change
 from validator.manifest.model import Manifest, Switch
 from validator.report.glance import Kernel
-from validator.verdict.compute import WaiverState, WaiverUse
 from validator.verdict.model import Evidence, Finding, Location, Severity, Status
-from validator.verdict.result import CheckResult
+from validator.verdict.result import CheckResult, WaiverUse
 
 __all__ = [
     "Escape",
@@ -102,21 +101,10 @@ def evidence_of(result: CheckResult, ids: Iterable[str]) -> list[Evidence]:
     return sorted((e for e in result.evidence if e.id in wanted), key=lambda e: e.id)
 
 
-_STATES = {
-    WaiverState.APPLIED: "applied",
-    WaiverState.EXPIRED: "expired, does not count",
-    WaiverState.NOT_YET: "not valid yet, does not count",
-    WaiverState.REFUSED: "refused: findings of this rule cannot be waived",
-    WaiverState.UNMATCHED: "matches no finding of this run",
-}
-
-
 def waiver_line(use: WaiverUse) -> str:
     """One waiver and what it did."""
-    return (
-        f"{use.finding} ({_STATES[use.state]}): {use.reason}; owner {use.owner}, "
-        f"{use.created} to {use.expires}, {use.link}"
-    )
+    state = "; ".join(("applied" if use.applied else "does not count", *use.notes))
+    return f"{use.finding} ({state}): {use.reason}; owner {use.owner}, {use.created} to {use.expires}, {use.link}"
 
 
 def launch(kernel: Kernel) -> str:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import date
-from enum import StrEnum
-from typing import Protocol
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
 from validator.verdict.model import Evidence, Finding, Obligation, Severity, StageResult, Status, Verdict, worst
 
-__all__ = ["Waived", "Waiver", "WaiverState", "WaiverUse", "apply_waivers", "compute", "settle", "verdict_reason"]
+__all__ = ["apply_waivers", "compute", "settle", "verdict_reason"]
 
 _SETTLED = (Status.PROVEN, Status.WAIVED)
 
@@ -40,99 +37,17 @@ def verdict_reason(obligations: Sequence[Obligation]) -> str:
     return f"of {len(obligations)} obligation{'s' if len(obligations) != 1 else ''}: {', '.join(parts)}"
 
 
-class Waiver(Protocol):
-    """What a waiver must say (`validator.policy` reads them from the base revision)."""
+def apply_waivers(result: StageResult, covered: Collection[str]) -> StageResult:
+    """Mark the findings that active waivers cover and settle again the obligations that hung on them.
 
-    @property
-    def finding(self) -> str: ...
-    @property
-    def owner(self) -> str: ...
-    @property
-    def reason(self) -> str: ...
-    @property
-    def link(self) -> str: ...
-    @property
-    def created(self) -> date: ...
-    @property
-    def expires(self) -> date: ...
-
-
-class WaiverState(StrEnum):
-    """What became of a waiver in this run."""
-
-    APPLIED = "applied"
-    EXPIRED = "expired"
-    NOT_YET = "not-yet-valid"
-    REFUSED = "refused"
-    """It names a finding that no waiver can cover."""
-    UNMATCHED = "unmatched"
-    """No finding of this run has its id."""
-
-
-@dataclass(frozen=True, slots=True)
-class WaiverUse:
-    """A waiver of the base revision and what it did; every one is shown."""
-
-    finding: str
-    owner: str
-    reason: str
-    link: str
-    created: date
-    expires: date
-    """Last day on which it counts."""
-    state: WaiverState
-
-
-@dataclass(frozen=True, slots=True)
-class Waived:
-    """A stage result after the waivers."""
-
-    result: StageResult
-    uses: tuple[WaiverUse, ...]
-
-
-def apply_waivers(
-    result: StageResult,
-    waivers: Iterable[Waiver],
-    today: date,
-    *,
-    unwaivable: frozenset[str] = frozenset(),
-    aliases: Mapping[str, Sequence[str]] | None = None,
-) -> Waived:
-    """Mark waived findings and settle again the obligations that hung on them.
-
-    `unwaivable` are rule ids beside the whole `gate/` family; `aliases` are the former ids of a rule.
+    `covered` are finding ids (`validator.policy.waivers` decides which waivers count today). Findings of the `gate/`
+    family stay, whatever is handed in.
     """
-    by_id: dict[str, list[Finding]] = {}
-    for finding in result.findings:
-        for rule in (finding.rule, *(aliases or {}).get(finding.rule, ())):
-            by_id.setdefault(replace(finding, rule=rule).id, []).append(finding)
-    uses: list[WaiverUse] = []
-    covered: set[str] = set()
-    for waiver in sorted(waivers, key=lambda w: (w.finding, w.owner)):
-        matched = by_id.get(waiver.finding, [])
-        state = _state(waiver, matched, today, unwaivable)
-        if state is WaiverState.APPLIED:
-            covered.update(f.id for f in matched)
-        uses.append(
-            WaiverUse(waiver.finding, waiver.owner, waiver.reason, waiver.link, waiver.created, waiver.expires, state)
-        )
-    findings = tuple(replace(f, status=Status.WAIVED) if f.id in covered else f for f in result.findings)
+    ids = {f.id for f in result.findings if f.id in covered and not f.rule.startswith("gate/")}
+    findings = tuple(replace(f, status=Status.WAIVED) if f.id in ids else f for f in result.findings)
     evidence = {e.id: e for e in result.evidence}
-    obligations = tuple(_after(o, findings, covered, evidence) for o in result.obligations)
-    return Waived(replace(result, findings=findings, obligations=obligations), tuple(uses))
-
-
-def _state(waiver: Waiver, matched: list[Finding], today: date, unwaivable: frozenset[str]) -> WaiverState:
-    rule = waiver.finding.rpartition(":")[0]
-    rules = {rule, *(f.rule for f in matched)}
-    if any(r.startswith("gate/") or r in unwaivable for r in rules):
-        return WaiverState.REFUSED
-    if today > waiver.expires:
-        return WaiverState.EXPIRED
-    if today < waiver.created:
-        return WaiverState.NOT_YET
-    return WaiverState.APPLIED if matched else WaiverState.UNMATCHED
+    obligations = tuple(_after(o, findings, ids, evidence) for o in result.obligations)
+    return replace(result, findings=findings, obligations=obligations)
 
 
 def _after(

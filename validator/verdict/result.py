@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from datetime import date
 from typing import TYPE_CHECKING
 
-from validator.verdict.compute import WaiverUse
 from validator.verdict.model import Evidence, Finding, Obligation, Severity, Status, Strength, Verdict
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from validator.manifest.model import Manifest
     from validator.policy.model import Policy
 
-__all__ = ["CheckResult", "Environment", "Place", "where_to_look"]
+__all__ = ["CheckResult", "Environment", "Place", "WaiverUse", "where_to_look"]
 
 MOST_PLACES = 7
 """How many places a reviewer is sent to: what fits into ten minutes."""
@@ -34,6 +34,23 @@ class Environment:
     seconds: float
     tools: dict[str, str] = field(default_factory=dict)
     """Tool → version, for every tool that took part."""
+
+
+@dataclass(frozen=True, slots=True)
+class WaiverUse:
+    """A waiver of the trusted revision and what it did in this run; every one is shown."""
+
+    finding: str
+    """Exact finding id."""
+    owner: str
+    reason: str
+    link: str
+    created: date
+    expires: date
+    """Last day on which it counts."""
+    applied: bool
+    notes: tuple[str, ...] = ()
+    """Why it does not count, or that it ends soon."""
 
 
 @dataclass(frozen=True, slots=True)
