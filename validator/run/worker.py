@@ -1,7 +1,7 @@
 """The worker: a program that imports one untrusted callable and runs it on bytes that come through one descriptor.
 
 Started as `python -I -S worker.py CONFIG…`; never imported by the gate. It knows no seed, no expected result, no
-list of cases and no clock. It confines itself, says what is in force, then imports the callable from the tree it was given.
+list of cases and no clock. It confines itself, says what is in force, then imports the callable from its tree.
 """
 
 from __future__ import annotations

@@ -1,0 +1,19 @@
+"""Input classes: what an argument may be filled with, and which classes apply to it.
+
+`VARIANTS` is the registry. A variant belongs to a class (`I1`…`I23`, see `validator.differential.coverage`) and makes
+the values of one argument; sizes, layouts, padding and call plans are classes of a whole case (`validator.differential.cases`).
+"""
+
+from validator.differential.inputs.fill import Fill, filled, in_domain
+from validator.differential.inputs.floats import FLOATS
+from validator.differential.inputs.integers import INTEGERS
+from validator.differential.inputs.variant import Variant
+
+__all__ = ["VARIANTS", "Fill", "Variant", "applicable", "filled", "in_domain"]
+
+VARIANTS: dict[str, Variant] = {v.name: v for v in (*FLOATS, *INTEGERS)}
+
+
+def applicable(fill: Fill) -> list[Variant]:
+    """Variants that make sense for this argument, in a fixed order."""
+    return [v for v in VARIANTS.values() if v.applies(fill)]

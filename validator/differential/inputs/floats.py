@@ -1,0 +1,169 @@
+"""Floating-point values that ordinary random numbers never show."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from validator.differential.inputs.fill import Fill, filled, in_domain
+from validator.differential.inputs.variant import Make, Variant
+from validator.differential.numbers import Array, Source, largest, smallest
+
+__all__ = ["FLOATS"]
+
+_MODERATE = 64.0
+"""How large "large" is where the contract gives no bound: far from one, far from overflow."""
+
+
+def _free(fill: Fill) -> bool:
+    return fill.floating and fill.free
+
+
+def _has(fill: Fill, value: float) -> bool:
+    low, high = fill.bounds
+    return low <= value <= high
+
+
+def _axes(fill: Fill) -> bool:
+    return len(fill.shape) >= 1
+
+
+def _wide(fill: Fill, source: Source) -> NDArray[np.float64]:
+    return filled(fill, source).astype(np.float64)
+
+
+def _span(fill: Fill) -> tuple[float, float]:
+    """The ends that "large" means: the domain's where it has them."""
+    low, high = fill.bounds
+    d = fill.values.domain
+    return (low if d.low is not None else max(low, -_MODERATE)), (high if d.high is not None else min(high, _MODERATE))
+
+
+def _large(fill: Fill, source: Source) -> Array:
+    low, high = _span(fill)
+    data = np.where(source.below(2, fill.shape) == 0, low, high) * (0.75 + 0.25 * source.uniform(fill.shape))
+    return in_domain(fill, data)
+
+
+def _peaked(fill: Fill, source: Source) -> Array:
+    data = _wide(fill, source)
+    if data.size:
+        rows = data.reshape(-1, data.shape[-1])
+        rows[np.arange(len(rows)), source.below(rows.shape[1], (len(rows),))] = _span(fill)[1]
+    return in_domain(fill, data)
+
+
+def _tied(fill: Fill, source: Source) -> Array:
+    low, high = _span(fill)
+    few = np.asarray([v for v in (0.0, 1.0, -1.0, 0.5) if low <= v <= high] or [low, high])
+    return in_domain(fill, few[source.below(len(few), fill.shape)])
+
+
+def _tiny(fill: Fill, source: Source) -> Array:
+    """Blocks of 4 along the last axis at 2^-20 of the others, one of them subnormal."""
+    data = _wide(fill, source)
+    if data.size:
+        block = np.arange(data.shape[-1]) // 4
+        data = data * np.where(block % 2 == 0, 2.0**-20, 1.0)
+        data[..., :1] = smallest(fill.dtype) * (1 + source.below(7, data[..., :1].shape))
+    return in_domain(fill, data)
+
+
+def _rows(fill: Fill, source: Source) -> Array:
+    """Rows at very different scales, so that one absolute tolerance cannot serve them all."""
+    data = _wide(fill, source)
+    rows = data.reshape(-1, data.shape[-1]) if data.size else data.reshape(0, 1)
+    scale = np.ldexp(1.0, -((np.arange(len(rows)) * 7) % 22))
+    return in_domain(fill, (rows * scale[:, None]).reshape(fill.shape))
+
+
+def _one_hot(axis: int) -> Make:
+    def make(fill: Fill, source: Source) -> Array:
+        data = np.zeros(fill.shape)
+        if data.size:
+            at = int(source.below(fill.shape[axis], (1,))[0])
+            index = (slice(None),) * (axis % data.ndim) + (at,)
+            data[index] = _wide(fill, source)[index]
+        return in_domain(fill, data)
+
+    return make
+
+
+def _last_only(fill: Fill, source: Source) -> Array:
+    """All weight on the last position of the last axis: where a tail gets lost."""
+    data = np.zeros(fill.shape)
+    if data.size:
+        data[..., -1] = _wide(fill, source)[..., -1]
+    return in_domain(fill, data)
+
+
+def _cancelling(fill: Fill, source: Source) -> Array:
+    """Neighbours that nearly cancel in a sum."""
+    data = _wide(fill, source)
+    if data.ndim and data.shape[-1] > 1:
+        half = data.shape[-1] // 2
+        data[..., half : 2 * half] = -data[..., :half] * (1 + 2.0**-12)
+    return in_domain(fill, data)
+
+
+def _signed_zero(fill: Fill, source: Source) -> Array:
+    return np.where(source.below(2, fill.shape) == 0, -0.0, _wide(fill, source)).astype(fill.dtype)
+
+
+def _special(value: float) -> Make:
+    def make(fill: Fill, source: Source) -> Array:
+        data = _wide(fill, source)
+        if data.size:
+            data.reshape(-1)[int(source.below(data.size, (1,))[0])] = value
+        return data.astype(fill.dtype)
+
+    return make
+
+
+def _masked_row(fill: Fill, source: Source) -> Array:
+    data = _wide(fill, source)
+    if data.size:
+        rows = data.reshape(-1, data.shape[-1])
+        rows[int(source.below(len(rows), (1,))[0])] = -np.inf
+    return data.astype(fill.dtype)
+
+
+def _narrow(fill: Fill) -> bool:
+    return fill.floating and fill.dtype.itemsize == 1
+
+
+FLOATS: tuple[Variant, ...] = (
+    Variant("zeros", "I9", "is all zero", lambda f: _free(f) and _has(f, 0.0),
+            lambda f, s: np.zeros(f.shape, f.dtype)),
+    Variant("integers", "exact", "holds small whole numbers", lambda f: _free(f) and _has(f, 3) and _has(f, -3),
+            lambda f, s: in_domain(f, s.below(7, f.shape) - 3)),
+    Variant("large", "I10", "is large in magnitude", _free, _large),
+    Variant("peaked", "I10", "has one large value a row", lambda f: _free(f) and _axes(f), _peaked),
+    Variant("tied", "I8", "holds a few values many times", _free, _tied),
+    Variant("tiny", "I9", "has tiny blocks and subnormals", lambda f: _free(f) and _axes(f) and _has(f, 0), _tiny),
+    Variant("rows", "I21", "has rows at scales from 1 to 2^-21", lambda f: _free(f) and _axes(f) and _has(f, 0), _rows),
+    Variant("hot-last", "axis", "is zero but for one position of its last axis",
+            lambda f: _free(f) and _axes(f) and _has(f, 0), _one_hot(-1)),
+    Variant("hot-first", "axis", "is zero but for one position of its first axis",
+            lambda f: _free(f) and len(f.shape) > 1 and _has(f, 0), _one_hot(0)),
+    Variant("tail", "axis", "is zero but for the last position of its last axis",
+            lambda f: _free(f) and _axes(f) and _has(f, 0), _last_only),
+    Variant("cancelling", "cancel", "nearly cancels in sums", lambda f: _free(f) and _axes(f) and _has(f, -1),
+            _cancelling),
+    Variant("minus-zero", "zero", "has negative zeros", lambda f: _free(f) and _has(f, 0), _signed_zero),
+    Variant("saturated", "I10", "is at the largest magnitude of its type", lambda f: _free(f) and _narrow(f),
+            lambda f, s: in_domain(f, np.where(s.below(2, f.shape) == 0, 1, -1) * largest(f.dtype))),
+    Variant("masked-row", "I6", "has a row of minus infinity",
+            lambda f: f.floating and _axes(f) and "-inf" in f.values.domain.special, _masked_row),
+    Variant("nan", "special", "has a NaN", lambda f: f.floating and "nan" in f.values.domain.special,
+            _special(np.nan)),
+    Variant("inf", "special", "has an infinity", lambda f: f.floating and "inf" in f.values.domain.special,
+            _special(np.inf)),
+    Variant("uniform-rows", "I8", "has equal probabilities", lambda f: f.floating and f.values.domain.probability,
+            lambda f, s: in_domain(f, np.ones(f.shape))),
+    Variant("certain-rows", "I10", "has all probability in one place",
+            lambda f: f.floating and f.values.domain.probability and _axes(f),
+            lambda f, s: in_domain(f, np.eye(f.shape[-1])[s.below(f.shape[-1], f.shape[:-1])] if f.shape[-1] else
+                                   np.zeros(f.shape))),
+)  # fmt: skip
+"""In the order in which they are tried."""

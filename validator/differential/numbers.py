@@ -1,0 +1,81 @@
+"""Random numbers that are the same on every machine, and what is known of each element type."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Array", "Source", "derived", "dtype_of", "eps_of", "is_float", "largest", "smallest"]
+
+Array = NDArray[Any]
+
+
+def dtype_of(name: str) -> np.dtype[Any]:
+    """numpy's dtype of a contract's element type."""
+    return np.dtype(getattr(ml_dtypes, name) if hasattr(ml_dtypes, name) else name)
+
+
+def is_float(dtype: np.dtype[Any]) -> bool:
+    """Floating point, ml_dtypes' small formats included."""
+    return dtype.kind == "f" or (dtype.kind == "V" and "float" in dtype.name)
+
+
+def _info(dtype: np.dtype[Any]) -> Any:
+    about: Any = ml_dtypes.finfo if is_float(dtype) else ml_dtypes.iinfo
+    return about(dtype)
+
+
+def eps_of(dtype: np.dtype[Any]) -> float:
+    """Distance from 1 to the next value."""
+    return float(_info(dtype).eps)
+
+
+def largest(dtype: np.dtype[Any]) -> float:
+    """Largest finite value."""
+    return 1.0 if dtype.kind == "b" else float(_info(dtype).max)
+
+
+def smallest(dtype: np.dtype[Any]) -> float:
+    """Least value above zero, subnormals included."""
+    return float(_info(dtype).smallest_subnormal)
+
+
+def derived(*parts: object) -> int:
+    """A 64-bit seed from a root seed and names."""
+    return int.from_bytes(hashlib.sha256("\0".join(map(str, parts)).encode()).digest()[:8], "little")
+
+
+class Source:
+    """A counter-based stream of raw bits (Philox); every number is made from them with exact arithmetic."""
+
+    def __init__(self, seed: int) -> None:
+        self._bits = np.random.Philox(key=seed)
+
+    def raw(self, count: int) -> NDArray[np.uint64]:
+        return np.asarray(self._bits.random_raw(count), dtype=np.uint64).reshape(count)
+
+    def uniform(self, shape: Sequence[int]) -> NDArray[np.float64]:
+        """In [0, 1), multiples of 2^-53."""
+        count = int(np.prod(shape, dtype=np.int64))
+        return ((self.raw(count) >> np.uint64(11)) * 2.0**-53).reshape(tuple(shape))
+
+    def bell(self, shape: Sequence[int]) -> NDArray[np.float64]:
+        """Mean 0, variance 1, within ±3.5: the sum of four 16-bit uniforms (no libm, so no platform differences)."""
+        raw = self.raw(int(np.prod(shape, dtype=np.int64)))
+        total = sum((raw >> np.uint64(16 * k)) & np.uint64(0xFFFF) for k in range(4))
+        centred = np.asarray(total, dtype=np.float64) - 131070.0
+        return np.asarray(centred * (1.7320508 / 65536.0), dtype=np.float64).reshape(tuple(shape))
+
+    def below(self, limit: int, shape: Sequence[int]) -> NDArray[np.int64]:
+        """Integers in [0, limit)."""
+        raw = self.raw(int(np.prod(shape, dtype=np.int64)))
+        return (raw % np.uint64(max(limit, 1))).astype(np.int64).reshape(tuple(shape))
+
+    def order(self, count: int) -> NDArray[np.int64]:
+        """A permutation."""
+        return np.argsort(self.raw(count), kind="stable").astype(np.int64)

@@ -1,0 +1,182 @@
+"""Symbolic dimensions of one contract: which sizes are possible, which are worth trying, a strategy for the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from hypothesis import strategies as st
+
+from validator.differential.errors import DifferentialError
+from validator.manifest.contract import KernelContract
+from validator.manifest.dims import Membership, parse_expression
+
+__all__ = ["Dims", "Edge", "Space"]
+
+Dims = dict[str, int]
+
+_ODD = (3, 5, 7, 12, 96)
+"""Head, group and expert counts that are no power of two, as real models have them."""
+_ENUMERATED = 1 << 16
+_SEARCH = 20_000
+"""Assignments tried before a combination of sizes counts as impossible."""
+_ELEMENTS = 1 << 20
+"""Elements of the largest argument in a generated case; production shapes may be larger."""
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """Sizes that are tried for a reason."""
+
+    dims: tuple[tuple[str, int], ...]
+    reason: str
+    """In words: "D = 33, one above the tile of 32"."""
+    input_class: str
+    """`I2`…`I5`."""
+
+
+class Space:
+    """All dimensions of a contract and what binds them."""
+
+    def __init__(self, contract: KernelContract) -> None:
+        self._constraints = contract.constraints
+        self._tiles = contract.tiles
+        self._shapes = [v.shape for _, v in contract.values.values() if v.shape is not None]
+        memberships = [c for c in self._constraints if isinstance(c, Membership)]
+        self.names = tuple(dict.fromkeys(c.name for c in memberships))
+        self.values = {name: self._possible(name) for name in self.names}
+        self._typical = {name: _typical(values) for name, values in self.values.items()}
+        empty = [name for name, values in self.values.items() if not values]
+        if empty or (self.names and self.complete({}) is None):
+            raise DifferentialError(f"no sizes satisfy `dims` ({', '.join(empty) or 'the constraints together'})")
+
+    def holds(self, dims: Mapping[str, int]) -> bool:
+        """Whether these sizes are within the contract."""
+        return all(c.holds(dims) for c in self._constraints)
+
+    def complete(self, fixed: Mapping[str, int], prefer: Mapping[str, Sequence[int]] | None = None) -> Dims | None:
+        """Sizes with these fixed, the others typical unless something better is preferred; None: there are none."""
+        prefer = prefer or {}
+        order = [n for n in self.names if n in fixed] + [n for n in self.names if n not in fixed]
+        budget = [_SEARCH]
+
+        def search(at: int, dims: Dims) -> Dims | None:
+            if at == len(order):
+                return dict(dims) if self.elements(dims) <= _ELEMENTS or at == len(fixed) else None
+            name = order[at]
+            options = [fixed[name]] if name in fixed else [*prefer.get(name, ()), *self._typical[name]]
+            for value in options:
+                budget[0] -= 1
+                if budget[0] < 0 or value not in self.values[name]:
+                    continue
+                dims[name] = value
+                known = dims.keys()
+                if all(c.holds(dims) for c in self._constraints if c.names <= known):
+                    found = search(at + 1, dims)
+                    if found is not None:
+                        return found
+                del dims[name]
+            return None
+
+        found = search(0, {})
+        return None if found is None else {name: found[name] for name in self.names}
+
+    def elements(self, dims: Mapping[str, int]) -> int:
+        """Elements of the largest argument."""
+        sizes = [shape_of(shape, dims) for shape in self._shapes]
+        return max((_product(size) for size in sizes), default=0)
+
+    def smallest(self) -> Dims:
+        """The least sizes that are not empty, where there are such."""
+        small = {name: [v for v in _few(values) if v > 0] or [0] for name, values in self.values.items()}
+        return self.complete({}, small) or self.complete({}) or {}
+
+    def edges(self) -> Iterator[Edge]:
+        """Each dimension at its interesting sizes, the others typical."""
+        seen = set()
+        for name in self.names:
+            for value, reason, input_class in self._interesting(name):
+                dims = self.complete({name: value}) if value in self.values[name] else None
+                key = tuple(dims.items()) if dims is not None else None
+                if key is not None and (key, input_class) not in seen:
+                    seen.add((key, input_class))
+                    yield Edge(key, f"{name} = {value}, {reason}", input_class)
+
+    def strategy(self) -> st.SearchStrategy[Dims]:
+        """Any sizes within the contract; small ones when shrunk."""
+        if not self.names:
+            return st.just({})
+        drawn = st.fixed_dictionaries({n: st.sampled_from(self._typical[n]) for n in self.names})
+        return drawn.map(lambda d: self._repaired(d))
+
+    def _repaired(self, wanted: Dims) -> Dims:
+        """The sizes asked for where the constraints allow, near ones where they do not."""
+        found = self.complete({}, {name: [value] for name, value in wanted.items()})
+        assert found is not None
+        return found
+
+    def _possible(self, name: str) -> Sequence[int]:
+        """What the constraints on this dimension alone leave of its ranges."""
+        alone = [c for c in self._constraints if c.names == {name}]
+        ranges = [c.values for c in alone if isinstance(c, Membership)]
+        first = min(ranges, key=len)
+        pool: Sequence[int] = first if len(first) <= _ENUMERATED else _sampled(first)
+        return tuple(v for v in pool if all(c.holds({name: v}) for c in alone))
+
+    def _interesting(self, name: str) -> Iterator[tuple[int, str, str]]:
+        values = self.values[name]
+        yield 0, "nothing at all", "I3"
+        yield 1, "a single one", "I4"
+        tiles = self._tiles.get(name) or tuple(t for t in (8, 16, 32, 64, 128) if 2 * t <= values[-1])
+        word = "the tile" if name in self._tiles else "the usual tile"
+        for tile in tiles:
+            for multiple in (1, 2):
+                for by in (-2, -1, 0, 1, 2):
+                    yield tile * multiple + by, _beside(by, f"{word} of {tile}", multiple), "I2"
+        for value in _ODD:
+            yield value, "no power of two", "I5"
+        yield values[0], "the least", "I2"
+        yield values[-1], "the most", "I2"
+
+
+def shape_of(shape: Sequence[int | str], dims: Mapping[str, int]) -> tuple[int, ...]:
+    """Concrete sizes of a symbolic shape. Raises `DifferentialError` on a negative size."""
+    sizes = tuple(s if isinstance(s, int) else parse_expression(s).value(dims) for s in shape)
+    if any(s < 0 for s in sizes):
+        raise DifferentialError(f"shape {list(shape)} becomes {list(sizes)} with {dict(dims)}")
+    return sizes
+
+
+def _beside(by: int, tile: str, multiple: int) -> str:
+    where = tile if multiple == 1 else f"{multiple} times {tile}"
+    return where if by == 0 else f"{abs(by)} {'above' if by > 0 else 'below'} {where}"
+
+
+def _product(sizes: Sequence[int]) -> int:
+    total = 1
+    for size in sizes:
+        total *= size
+    return total
+
+
+def _sampled(values: range | tuple[int, ...]) -> list[int]:
+    """A large range by its ends, powers of two and their neighbours, and multiples of 128."""
+    low, high = values[0], values[-1]
+    near = {low, low + 1, high - 1, high}
+    near |= {(1 << k) + by for k in range(high.bit_length() + 1) for by in (-2, -1, 0, 1, 2)}
+    near |= {low + k * 128 for k in range(512)}
+    return sorted(v for v in near if v in values)
+
+
+def _few(values: Sequence[int]) -> list[int]:
+    """Up to 64 values: the small ones all, then ever farther apart."""
+    if len(values) <= 64:
+        return list(values)
+    step = max(1, len(values) // 31)
+    return sorted({*values[:32], *values[32::step], values[-1]})
+
+
+def _typical(values: Sequence[int]) -> list[int]:
+    """Values in the order in which a person would try them: two, three, four, the smallest others, then empty."""
+    few = _few(values)
+    return sorted(few, key=lambda v: (v == 0, v == 1, v))
