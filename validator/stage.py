@@ -38,6 +38,8 @@ class StageContext:
     """Private folder of this run, removed afterwards."""
     progress: Callable[[str], None]
     """Takes one plain line of progress."""
+    manifest_path: str | None = None
+    """Path of the manifest in the head tree, as asked for with `--rfc`; None: whichever the change brings."""
 
 
 class Stage(Protocol):

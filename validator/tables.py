@@ -67,13 +67,13 @@ class Document:
 
     def place(self, path: Path = ()) -> str:
         """`file:line: key.path`, at the nearest key that is there."""
-        line = next((self.lines[path[:n]] for n in range(len(path), 0, -1) if path[:n] in self.lines), None)
-        where = self.name if line is None else f"{self.name}:{line}"
+        line = self.nearest_line(path)
+        where = f"{self.name}:{line}" if line else self.name
         return f"{where}: {dotted(path)}" if path else where
 
-    def line(self, *path: str | int) -> int | None:
-        """1-based line of a key; None when it is not there."""
-        return self.lines.get(path)
+    def nearest_line(self, path: Path) -> int:
+        """1-based line of a key, or of the nearest table around it that is there; 0: none is."""
+        return next((self.lines[path[:n]] for n in range(len(path), 0, -1) if path[:n] in self.lines), 0)
 
 
 def dotted(path: Path) -> str:
@@ -150,12 +150,11 @@ def _problems(error: ValidationError, model: type[BaseModel], document: Document
     """pydantic's errors as problems, in the order of the file."""
     found: dict[tuple[int, Path, str], Problem] = {}
     for item in error.errors(include_url=False):
-        path = _known(tuple(item["loc"]), document, keep_last=item["type"] == "missing")
-        what, fix = _words(item, path, model)
-        if item["type"] == "value_error":
-            path = _named(what, path, document)
-        line = next((document.lines[path[:n]] for n in range(len(path), 0, -1) if path[:n] in document.lines), 0)
-        found.setdefault((line, path, what), Problem(what, document.place(path), fix))
+        at = _known(tuple(item["loc"]), document, keep_last=item["type"] == "missing")
+        whats, fix = _words(item, at, model)
+        for what in whats.split("\n"):
+            path = _named(what, at, document) if item["type"] == "value_error" else at
+            found.setdefault((document.nearest_line(path), path, what), Problem(what, document.place(path), fix))
     problems = [found[key] for key in sorted(found, key=lambda key: (key[0], dotted(key[1]), key[2]))]
     if len(problems) > _MAX_PROBLEMS:
         rest = Problem(f"{len(problems) - _MAX_PROBLEMS} more problems", document.name)
@@ -181,7 +180,7 @@ def _named(message: str, path: Path, document: Document) -> Path:
 
 
 def _words(item: Any, path: Path, model: type[BaseModel]) -> tuple[str, str]:
-    """What is wrong, and how to mend it."""
+    """What is wrong (a check over a whole table may say several things, a line each), and how to mend it."""
     kind, given = item["type"], item.get("input")
     if kind == "missing":
         return f"missing key `{path[-1]}`", ""

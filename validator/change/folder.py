@@ -54,6 +54,10 @@ class FolderTree:
                     entries.append(found)
         return tuple(sorted(entries, key=lambda entry: entry.path))
 
+    def names(self, folder: str = "") -> Sequence[str]:
+        place = self._root / folder
+        return tuple(sorted(os.listdir(place))) if place.is_dir() and not place.is_symlink() else ()
+
     def read(self, path: str, limit: int = MAX_READ) -> bytes:
         found = self.entry(path)
         if found is None:

@@ -155,6 +155,10 @@ class Tree(Protocol):
         """Files under the folder `prefix` ("" for all; one file when it names a file), recursively, by path."""
         ...
 
+    def names(self, folder: str = "") -> Sequence[str]:
+        """Names of the files and folders directly in a folder; empty when there is no such folder."""
+        ...
+
     def read(self, path: str, limit: int = MAX_READ) -> bytes:
         """Bytes of a file as stored (a symlink's bytes are its target). Raises `MissingFile`."""
         ...

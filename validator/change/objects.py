@@ -159,6 +159,11 @@ class GitTree:
                 raise ChangeError(Problem(f"more than {MAX_ENTRIES:,} files", prefix or "the tree"))
         return tuple(sorted(entries, key=lambda entry: entry.path))
 
+    def names(self, folder: str = "") -> Sequence[str]:
+        folder = folder.strip("/")
+        node = self._find(folder) if folder else _Node(_TREE, self._tree)
+        return () if node is None or node.mode != _TREE else tuple(self._objects.tree(node.id))
+
     def read(self, path: str, limit: int = MAX_READ) -> bytes:
         entry = self.entry(path)
         if entry is None:

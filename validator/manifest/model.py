@@ -185,7 +185,7 @@ class Manifest(Contract):
         if both:
             wrong.append(f"`isolation` lists {', '.join(map(repr, both))} both as its own and as shared")
         if wrong:
-            raise ValueError("; ".join(wrong))
+            raise ValueError("\n".join(wrong))
         return self
 
 

@@ -72,7 +72,7 @@ class TrustedPaths(_Model):
 
     policies: Globs = ("policies/**",)
     waivers: Globs = ("policies/waivers/**",)
-    tests: Globs = ("tests/**", "**/tests/**", "test_*.py", "**/test_*.py", "**/*_test.py")
+    tests: Globs = ("**/tests/**", "**/test_*.py", "**/*_test.py")
     references: Globs = ("**/reference/**", "**/references/**")
     ci: Globs = (
         ".github/**",
@@ -82,8 +82,11 @@ class TrustedPaths(_Model):
         ".circleci/**",
         ".ci/**",
         "Jenkinsfile",
+        "**/CODEOWNERS",
+        "**/.gitattributes",
         ".pre-commit-config.yaml",
     )
+    """Also what decides who reviews (CODEOWNERS) and what a review shows (.gitattributes hides files from a diff)."""
     validator: Globs = (".validator/**", "validator.toml")
     """The validator's own configuration, besides what is always guarded (conftest, start-up hooks …)."""
 
@@ -132,21 +135,20 @@ class DependencyPolicy(_Model):
     """`[dependencies]`: files that decide what is installed."""
 
     files: Globs = (
-        "requirements*.txt",
         "**/requirements*.txt",
         "requirements/**",
         "pyproject.toml",
         "setup.py",
         "setup.cfg",
         "**/*.lock",
-        "*.lock",
         "CMakeLists.txt",
         "cmake/**",
-        "Dockerfile*",
+        "**/Dockerfile*",
         "docker/**",
         ".gitmodules",
-        "package.json",
-        "Cargo.toml",
+        "**/package.json",
+        "**/package-lock.json",
+        "**/Cargo.toml",
     )
     allowed: Globs = ()
     """Of those, the ones a fast-track change may edit."""
