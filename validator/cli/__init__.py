@@ -121,6 +121,7 @@ def _say(message: str, code: int) -> int:
 
 
 def _reader_left() -> int:
-    """Whoever read stdout has seen enough. Point it elsewhere so that the interpreter's own flush stays quiet."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    from validator.cli.output import abandon_stdout
+
+    abandon_stdout()
     return 0

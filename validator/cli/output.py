@@ -15,7 +15,7 @@ from typing import TextIO
 from validator.errors import Problem, ValidatorError
 from validator.text import nearest, visible
 
-__all__ = ["Output", "OutputError", "Progress", "emit", "parse_outputs", "write_outputs"]
+__all__ = ["Output", "OutputError", "Progress", "abandon_stdout", "emit", "parse_outputs", "write_outputs"]
 
 
 class OutputError(ValidatorError):
@@ -98,7 +98,12 @@ def emit(text: str) -> None:
         sys.stdout.write(text)
         sys.stdout.flush()
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        abandon_stdout()
+
+
+def abandon_stdout() -> None:
+    """Whoever read stdout has seen enough: point it elsewhere so that the interpreter's own flush stays quiet."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 class Progress:

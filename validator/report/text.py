@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import textwrap
 from collections.abc import Callable, Iterator
 from typing import TextIO
@@ -14,7 +15,7 @@ from validator.text import shorten, visible, visible_block
 from validator.verdict.model import Finding, Obligation, Severity, Status, Verdict
 from validator.verdict.result import CheckResult, where_to_look
 
-__all__ = ["Paint", "paint_for", "plain", "render_text", "width_of"]
+__all__ = ["Paint", "for_stdout", "paint_for", "plain", "render_text", "width_of"]
 
 Paint = Callable[[str, str], str]
 """(text, style) → text with or without colour."""
@@ -63,6 +64,11 @@ def width_of(stream: TextIO) -> int:
 def render_text(result: CheckResult, paint: Paint = plain, width: int = WIDTH) -> str:
     """The whole report as text that ends in a newline."""
     return "\n".join(_Report(result, paint, width).lines()) + "\n"
+
+
+def for_stdout(result: CheckResult) -> str:
+    """The report fitted to this process's stdout: colour and width of an interactive terminal, plain elsewhere."""
+    return render_text(result, paint_for(sys.stdout), width_of(sys.stdout))
 
 
 class _Report:

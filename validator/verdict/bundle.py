@@ -25,7 +25,19 @@ from validator.errors import Problem, ValidatorError
 from validator.verdict.compute import compute
 from validator.verdict.model import Obligation, Status
 
-__all__ = ["SCHEMA", "BundleError", "check_target", "load_bundle", "object_name", "verify_bundle", "write_bundle"]
+__all__ = [
+    "ENVIRONMENT",
+    "RESULT",
+    "SCHEMA",
+    "Bundle",
+    "BundleError",
+    "check_target",
+    "digest",
+    "load_bundle",
+    "object_name",
+    "verify_bundle",
+    "write_bundle",
+]
 
 SCHEMA = "validator/bundle/1"
 MANIFEST = "bundle.json"
@@ -45,10 +57,15 @@ class Bundle:
     manifest: dict[str, Any]
 
 
+def digest(data: bytes) -> str:
+    """`sha256:…` of content, as evidence names its inputs."""
+    return "sha256:" + hashlib.sha256(data).hexdigest()
+
+
 def object_name(data: bytes) -> str:
     """Where content lies inside a bundle."""
-    digest = hashlib.sha256(data).hexdigest()
-    return f"objects/{digest[:2]}/{digest[2:]}"
+    digits = hashlib.sha256(data).hexdigest()
+    return f"objects/{digits[:2]}/{digits[2:]}"
 
 
 def dump(document: Mapping[str, Any]) -> bytes:
@@ -98,7 +115,7 @@ def write_bundle(target: Path, files: Mapping[str, bytes], verdict: str) -> str:
 
 def _identity(entries: Mapping[str, Mapping[str, Any]]) -> str:
     lines = [f"{e['sha256']} {e['bytes']} {name}\n" for name, e in sorted(entries.items()) if name != ENVIRONMENT]
-    return "sha256:" + hashlib.sha256("".join(lines).encode()).hexdigest()
+    return digest("".join(lines).encode())
 
 
 def _inside(name: str) -> PurePosixPath:

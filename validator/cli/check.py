@@ -1,0 +1,81 @@
+"""`validator check`: one change, judged by the policy of its base."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from validator.verdict.result import CheckResult
+
+__all__ = ["check"]
+
+FORMATS = ("text", "json", "markdown")
+
+
+@click.command()
+@click.option("--base", required=True, metavar="REF", help="What the change is judged against; holds the policy.")
+@click.option("--head", required=True, metavar="REF", help="The change.")
+@click.option("--repo", default=".", show_default=True, metavar="DIR", help="Repository, bare or not.")
+@click.option("--rfc", metavar="FILE", help="Manifest, as a path in the head. [default: the one the change brings]")
+@click.option("--policies", metavar="REF-or-DIR", help="Where the policy is read. [default: the base]")
+@click.option("--format", "format_", type=click.Choice(FORMATS), default="text", show_default=True, help="On stdout.")
+@click.option("--output", "outputs", multiple=True, metavar="FORMAT=PATH", help="Also write a file; repeatable.")
+@click.option("--bundle", metavar="DIR", help="Also write the bundle: result, inputs and digests in one folder.")
+@click.option("--seed", type=click.IntRange(0, 2**63 - 1), help="Root of every random choice. [default: random]")
+@click.option("--quiet", is_flag=True, help="No progress, and no report on stdout but the verdict.")
+def check(
+    base: str,
+    head: str,
+    repo: str,
+    rfc: str | None,
+    policies: str | None,
+    format_: str,
+    outputs: tuple[str, ...],
+    bundle: str | None,
+    seed: int | None,
+    quiet: bool,
+) -> int:
+    """Judge the change from --base to --head.
+
+    Exit codes: 0 pass, 1 fail or unproven, 2 could not run, 130 interrupted.
+    """
+    import secrets
+
+    from validator.cli.output import Progress, emit, parse_outputs, write_outputs
+    from validator.pipeline import Options
+    from validator.pipeline import check as run_check
+    from validator.report.bundle import save_bundle
+    from validator.verdict.bundle import check_target
+
+    files = parse_outputs(outputs, FORMATS)
+    if bundle:
+        check_target(Path(bundle))
+    options = Options(Path(repo), base, head, rfc, policies, secrets.randbits(32) if seed is None else seed)
+    progress = Progress(quiet=quiet)
+    try:
+        result = run_check(options, progress=progress)
+    finally:
+        progress.close()
+    write_outputs(files, lambda kind: _render(result, kind))
+    if bundle:
+        save_bundle(result, Path(bundle))
+    emit(f"{result.verdict.value}: {result.reason}\n" if quiet else _render(result, format_, interactive=True))
+    return 0 if result.verdict.value == "pass" else 1
+
+
+def _render(result: CheckResult, kind: str, *, interactive: bool = False) -> str:
+    """One format. Only what goes to stdout may be coloured and fitted to a terminal."""
+    if kind == "json":
+        from validator.report.json import render_json
+
+        return render_json(result)
+    if kind == "markdown":
+        from validator.report.markdown import render_markdown
+
+        return render_markdown(result)
+    from validator.report.text import for_stdout, render_text
+
+    return for_stdout(result) if interactive else render_text(result)

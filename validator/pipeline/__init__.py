@@ -1,0 +1,203 @@
+"""From a git change to a verdict: opens the inputs, runs every stage, applies waivers, computes the verdict.
+
+A stage that fails in a way nobody expected leaves its obligations unproven and says so; it never passes.
+"""
+
+from __future__ import annotations
+
+import platform
+import shlex
+import tempfile
+import traceback
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from validator import __version__
+from validator.errors import ValidatorError
+from validator.pipeline.inputs import Inputs, Options, open_inputs
+from validator.pipeline.stages import Entry, load_stages
+from validator.policy.waivers import judge_waivers
+from validator.rules import aliases_of, unwaivable
+from validator.stage import StageContext
+from validator.verdict.compute import apply_waivers, compute, verdict_reason
+from validator.verdict.model import Obligation, StageResult, Status, Strength
+from validator.verdict.result import CheckResult, Environment, WaiverUse
+
+__all__ = ["Options", "check"]
+
+Clock = Callable[[], datetime]
+
+
+def _utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+def check(
+    options: Options,
+    *,
+    progress: Callable[[str], None] = lambda line: None,
+    clock: Clock = _utc_now,
+    stages: Iterable[Entry] | None = None,
+) -> CheckResult:
+    """Judge one change. Raises `ValidatorError` when it cannot be judged at all; Ctrl-C leaves nothing behind."""
+    started = clock()
+    progress("reading the change")
+    inputs = open_inputs(options)
+    with tempfile.TemporaryDirectory(prefix="validator-") as workdir:
+        context = StageContext(
+            change=inputs.change,
+            policy=inputs.policy,
+            manifest=inputs.manifest,
+            today=started.date(),
+            seed=options.seed,
+            workdir=Path(workdir),
+            progress=progress,
+        )
+        combined = _run(stages if stages is not None else load_stages(), context, inputs)
+    asked = _as_policy_asks(combined, inputs.policy.obligations)
+    judged, uses = _waive(asked, inputs, started)
+    obligations = tuple(sorted(judged.obligations, key=lambda o: o.id))
+    return CheckResult(
+        change=inputs.change,
+        policy=inputs.policy,
+        policy_digest=inputs.policy_digest,
+        policy_source=inputs.policy_source,
+        manifest=inputs.manifest,
+        manifest_path=inputs.manifest_path,
+        manifest_digest=inputs.manifest_digest,
+        obligations=obligations,
+        evidence=tuple(sorted(judged.evidence, key=lambda e: e.id)),
+        findings=tuple(sorted(judged.findings, key=lambda f: f.id)),
+        waivers=uses,
+        verdict=compute(obligations),
+        reason=verdict_reason(obligations),
+        not_covered=_not_covered(judged, inputs),
+        assumptions=_distinct(a for e in judged.evidence for a in e.assumptions),
+        seed=options.seed,
+        reproduce=_reproduce(options, inputs),
+        environment=_environment(options, started, clock()),
+    )
+
+
+def _run(stages: Iterable[Entry], context: StageContext, inputs: Inputs) -> StageResult:
+    results = []
+    for entry in stages:
+        context.progress(f"{entry.name}: {entry.doing}")
+        results.append(_run_one(entry, context))
+    return _combine(results)
+
+
+def _run_one(entry: Entry, context: StageContext) -> StageResult:
+    try:
+        return entry.load()(context)
+    except ValidatorError as error:
+        reason = "could not be examined: " + "; ".join(map(str, error.problems))
+    except Exception as error:
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        reason = (
+            f"internal error in the {entry.name} stage: {type(error).__name__}: {error} "
+            f"({Path(last.filename).name}:{last.lineno}); this is a fault of validator, please report it with the "
+            "output of the same command under VALIDATOR_DEBUG=1"
+        )
+    return StageResult((Obligation(entry.name, entry.statement, Status.UNPROVEN, reason),))
+
+
+def _combine(results: Iterable[StageResult]) -> StageResult:
+    parts = list(results)
+    return StageResult(
+        tuple(o for r in parts for o in r.obligations),
+        tuple(e for r in parts for e in r.evidence),
+        tuple(f for r in parts for f in r.findings),
+    )
+
+
+def _covers(asked: str, obligation: Obligation) -> bool:
+    return obligation.id == asked or obligation.id.startswith(f"{asked}/")
+
+
+def _as_policy_asks(result: StageResult, asked: Iterable[str]) -> StageResult:
+    """Add what the policy asks for and no stage settled; set aside what is undecided and nobody asked for."""
+    names = tuple(asked)
+    missing = tuple(
+        Obligation(name, "the policy asks for it", Status.UNPROVEN, "no stage examined it")
+        for name in names
+        if not any(_covers(name, o) for o in result.obligations)
+    )
+    kept = tuple(o if any(_covers(name, o) for name in names) else _not_asked(o) for o in result.obligations)
+    return replace(result, obligations=kept + missing)
+
+
+def _not_asked(obligation: Obligation) -> Obligation:
+    if obligation.status is not Status.UNPROVEN:
+        return obligation
+    reason = f"the policy does not ask for it; it stands unproven: {obligation.reason}"
+    return replace(obligation, status=Status.NOT_APPLICABLE, reason=reason)
+
+
+def _waive(result: StageResult, inputs: Inputs, now: datetime) -> tuple[StageResult, tuple[WaiverUse, ...]]:
+    if not inputs.waivers:
+        return result, ()
+    known: dict[str, str] = {}
+    for finding in result.findings:
+        known[finding.id] = finding.id
+        for alias in aliases_of(finding.rule):
+            known.setdefault(replace(finding, rule=alias).id, finding.id)
+    barred = {written for written, actual in known.items() if _is_barred(actual)}
+    judged = judge_waivers(inputs.waivers, inputs.policy, now.date(), set(known), barred)
+    after = apply_waivers(result, {known[written] for written in judged.active})
+    uses = tuple(
+        WaiverUse(
+            w.finding,
+            w.owner,
+            w.reason,
+            w.link,
+            w.created,
+            w.expires,
+            w.finding in judged.active,
+            tuple(n.message for n in judged.notices if n.waiver is w),
+        )
+        for w in sorted(inputs.waivers, key=lambda w: w.finding)
+    )
+    return after, uses
+
+
+def _is_barred(finding_id: str) -> bool:
+    rule = finding_id.rpartition(":")[0]
+    return rule.startswith("gate/") or rule in unwaivable()
+
+
+def _not_covered(result: StageResult, inputs: Inputs) -> tuple[str, ...]:
+    said = [text for e in result.evidence for text in e.not_covered]
+    if not any(e.strength is Strength.GPU_RUN for e in result.evidence):
+        said.append("nothing was run on a GPU")
+    claims = inputs.manifest.claims if inputs.manifest else ()
+    if claims:
+        said.append(f"{len(claims)} claim(s) of the author about speed or quality were not measured")
+    said += [f"the view of the change is limited: {note}" for note in inputs.change.notes]
+    return _distinct(said)
+
+
+def _distinct(texts: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(texts))
+
+
+def _reproduce(options: Options, inputs: Inputs) -> str:
+    words = ["validator", "check", "--base", inputs.change.base, "--head", inputs.change.head]
+    if options.rfc is not None:
+        words += ["--rfc", options.rfc]
+    if options.policies is not None:
+        words += ["--policies", options.policies]
+    return shlex.join([*words, "--seed", str(options.seed)])
+
+
+def _environment(options: Options, started: datetime, ended: datetime) -> Environment:
+    return Environment(
+        validator=__version__,
+        python=platform.python_version(),
+        platform=platform.platform(),
+        repository=str(options.repository.absolute()),
+        started=started.isoformat(timespec="seconds"),
+        seconds=round((ended - started).total_seconds(), 3),
+    )

@@ -1,0 +1,157 @@
+"""What a check starts from: the change, the trusted policy and its waivers, and the untrusted manifest."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from validator.change.folder import FolderTree
+from validator.change.git import Repository
+from validator.change.model import Change, ChangeError, ChangeStatus, Tree, read_files
+from validator.errors import Problem, ValidatorError
+from validator.globs import matches
+from validator.manifest.load import ManifestError, load_manifest
+from validator.manifest.model import Manifest
+from validator.policy.load import FOLDER, PolicyError, policy_from_tree
+from validator.policy.model import Policy, Waiver
+from validator.policy.waivers import waivers_from_tree
+from validator.text import nearest
+from validator.verdict.bundle import digest
+
+__all__ = ["InputError", "Inputs", "Options", "open_inputs"]
+
+
+class InputError(ValidatorError):
+    """What was asked for cannot be found, or means several things."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What to check."""
+
+    repository: Path
+    base: str
+    """Revision as a person names it."""
+    head: str
+    rfc: str | None = None
+    """Manifest's path in the head tree; None: the one that the change brings."""
+    policies: str | None = None
+    """Revision or folder that holds the policy; None: the base."""
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """Everything that is read before a stage runs."""
+
+    change: Change
+    policy: Policy
+    policy_source: str
+    policy_digest: str
+    policy_tree: Tree
+    waivers: tuple[Waiver, ...]
+    manifest: Manifest | None
+    manifest_path: str | None
+    manifest_digest: str | None
+    manifest_problems: tuple[Problem, ...] = ()
+    """Why the manifest cannot be read."""
+
+
+def open_inputs(options: Options) -> Inputs:
+    """Read it all, or raise with every problem that can be known at once."""
+    repository = Repository(options.repository)
+    change = repository.change(options.base, options.head)
+    tree, source = _policy_tree(options, repository, change)
+    policy = policy_from_tree(tree)
+    waivers = waivers_from_tree(tree, policy)
+    path = _manifest_path(options, change, policy)
+    data = change.head_tree.read(path) if path else None
+    manifest, problems = _manifest(path, data)
+    return Inputs(
+        change=change,
+        policy=policy,
+        policy_source=source,
+        policy_digest=_digest_of(read_files(tree, FOLDER, ".toml", deep=True)),
+        policy_tree=tree,
+        waivers=waivers,
+        manifest=manifest,
+        manifest_path=path,
+        manifest_digest=digest(data) if data is not None else None,
+        manifest_problems=problems,
+    )
+
+
+def _digest_of(files: Mapping[str, bytes]) -> str:
+    lines = (f"{hashlib.sha256(data).hexdigest()} {path}\n" for path, data in sorted(files.items()))
+    return digest("".join(lines).encode("utf-8", "surrogateescape"))
+
+
+def _policy_tree(options: Options, repository: Repository, change: Change) -> tuple[Tree, str]:
+    """The tree whose `policies/` judges, and where it is in words."""
+    if options.policies is None:
+        return change.base_tree, f"{FOLDER}/ at base {change.base[:12]}"
+    folder = Path(options.policies)
+    commit = _policy_commit(options.policies, repository, folder.is_dir())
+    if commit:
+        return repository.tree(commit), f"{FOLDER}/ at {commit[:12]} (--policies)"
+    return _folder_tree(folder), f"folder {folder.absolute().name} (--policies)"
+
+
+def _policy_commit(name: str, repository: Repository, is_folder: bool) -> str | None:
+    """The commit that `--policies` names; None when it names a folder. A name with both meanings is an error."""
+    if is_folder and "/" in name:
+        return None
+    try:
+        commit = repository.resolve(name)
+    except ChangeError as error:
+        if is_folder:
+            return None
+        raise InputError(*(Problem(p.what, f"--policies {p.where}", p.fix) for p in error.problems)) from None
+    if is_folder:
+        fix = f"write ./{name} for the folder or refs/heads/{name} for the branch"
+        raise InputError(Problem("is both a revision and a folder", f"--policies {name}", fix))
+    return commit
+
+
+def _folder_tree(folder: Path) -> Tree:
+    folder = folder.resolve()
+    root = folder if (folder / FOLDER).is_dir() else folder.parent
+    if root == folder or folder.name == FOLDER:
+        if any((root / FOLDER).glob("*.toml")):
+            return FolderTree(root)
+        raise PolicyError(Problem("no policy there", f"{root / FOLDER}/*.toml", "write one with `validator init`"))
+    raise PolicyError(
+        Problem("is no policy folder", str(folder), f"name a folder called {FOLDER}/, or one that holds it")
+    )
+
+
+def _manifest_path(options: Options, change: Change, policy: Policy) -> str | None:
+    """The one manifest the change brings, or the one asked for; never a guess."""
+    if options.rfc is not None:
+        if change.head_tree.entry(options.rfc) is None:
+            known = [e.path for e in change.head_tree.list("rfcs")]
+            meant = nearest(options.rfc, known)
+            fix = f"did you mean {meant}?" if meant else "give its path from the repository's root"
+            raise InputError(Problem("no such file in the head", f"--rfc {options.rfc}", fix))
+        return options.rfc
+    brought = [
+        file.path
+        for file in change.files
+        if file.status is not ChangeStatus.DELETED and matches(file.path, policy.manifest.files)
+    ]
+    if len(brought) > 1:
+        what = f"the change brings {len(brought)} manifests: {', '.join(sorted(brought)[:5])}"
+        raise InputError(Problem(what, fix="say with --rfc which one it is judged by"))
+    return brought[0] if brought else None
+
+
+def _manifest(path: str | None, data: bytes | None) -> tuple[Manifest | None, tuple[Problem, ...]]:
+    """A manifest that cannot be read is a fault of the change, not of the run: its problems become findings."""
+    if path is None or data is None:
+        return None, ()
+    try:
+        return load_manifest(data, path), ()
+    except ManifestError as error:
+        return None, tuple(error.problems)

@@ -1,0 +1,67 @@
+"""The stages in the order in which they run. A stage is imported when it runs."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+
+from validator.stage import Stage
+
+__all__ = ["Entry", "load_stages"]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One stage and what it settles, in case it cannot say so itself."""
+
+    name: str
+    """Family of its obligations."""
+    where: str
+    """`module:function`."""
+    statement: str
+    doing: str
+    """For a line of progress."""
+
+    def load(self) -> Stage:
+        module, _, function = self.where.partition(":")
+        stage: Stage = getattr(importlib.import_module(module), function)
+        return stage
+
+
+STAGES = (
+    Entry(
+        "gate",
+        "validator.gate.stage:run",
+        "nothing that judges the change is edited by it",
+        "who edits what judges them",
+    ),
+    Entry(
+        "isolation",
+        "validator.isolation.stage:run",
+        "the change stays inside its declared paths and off the default path",
+        "which files are touched",
+    ),
+    Entry(
+        "scope",
+        "validator.scope.stage:run",
+        "the manifest is complete and asks for no more than the policy allows",
+        "what the manifest asks for",
+    ),
+    Entry(
+        "ordering",
+        "validator.ordering.stage:run",
+        "nothing is read before the wait that makes it valid",
+        "auditing compiled kernels",
+    ),
+    Entry(
+        "differential",
+        "validator.differential.stage:run",
+        "every candidate computes what its reference does",
+        "running candidates against references",
+    ),
+)
+
+
+def load_stages() -> tuple[Entry, ...]:
+    """All stages."""
+    return STAGES

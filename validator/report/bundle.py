@@ -1,0 +1,58 @@
+"""Fills a bundle: the rendered result, and the content of everything that evidence names by digest."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from validator.change.model import MAX_READ, ChangeError, Tree
+from validator.report.json import check_document, to_json
+from validator.report.markdown import render_markdown
+from validator.report.text import render_text
+from validator.verdict.bundle import ENVIRONMENT, RESULT, digest, object_name, write_bundle
+
+if TYPE_CHECKING:
+    from validator.verdict.result import CheckResult
+
+__all__ = ["bundle_files", "save_bundle"]
+
+
+def save_bundle(result: CheckResult, target: Path) -> str:
+    """Write the bundle of a result and return its id."""
+    return write_bundle(target, bundle_files(result), result.verdict.value)
+
+
+def bundle_files(result: CheckResult) -> dict[str, bytes]:
+    """Name → content of every file but the bundle's own manifest."""
+    document = dict(check_document(result))
+    environment = document.pop("environment")
+    files = {
+        RESULT: to_json(document).encode(),
+        ENVIRONMENT: to_json(environment).encode(),
+        "summary.md": render_markdown(result).encode(),
+        "summary.txt": render_text(result).encode(),
+    }
+    files.update((object_name(data), data) for data in _inputs(result))
+    return files
+
+
+def _inputs(result: CheckResult) -> list[bytes]:
+    """What was examined, where it still can be read by its path and is what the evidence says it is."""
+    wanted = {(path, said) for e in result.evidence for path, said in e.inputs.items()}
+    if result.manifest_path is not None and result.manifest_digest is not None:
+        wanted.add((result.manifest_path, result.manifest_digest))
+    found = []
+    for path, said in sorted(wanted):
+        for tree in (result.change.head_tree, result.change.base_tree):
+            data = _read(tree, path)
+            if data is not None and digest(data) == said:
+                found.append(data)
+                break
+    return found
+
+
+def _read(tree: Tree, path: str) -> bytes | None:
+    try:
+        return tree.read(path, MAX_READ) if tree.entry(path) else None
+    except ChangeError:
+        return None
