@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from validator.manifest.contract import Role
-from validator.ordering.program import Isa, Line
+from validator.ordering.program import Isa, Line, Parameter
 from validator.verdict.model import Finding, Status
 
 __all__ = ["AccessRow", "Audit", "KernelAudit", "ParamRef", "Skipped", "WaitRow"]
@@ -95,6 +95,8 @@ class KernelAudit:
     """sha256 of the kernel's own text (PTX) or machine code."""
     pdl: bool | None = None
     """As the contract says the kernel is launched."""
+    parameters: tuple[Parameter, ...] = ()
+    """As the artifact declares them, in order: what a contract has to name."""
     always_waits: bool = False
     """Every path of every block passes a grid wait: the grid cannot complete before its predecessor has."""
     triggers_early: bool = False
