@@ -1,0 +1,91 @@
+"""Basic blocks of a kernel with its inlined calls, and the edges between them with their conditions."""
+
+from __future__ import annotations
+
+from validator.ordering.program import Block, Edge, Guard
+from validator.ordering.ptx.errors import PtxError
+from validator.ordering.ptx.form import Flow
+from validator.ordering.ptx.lexical import split_commas
+from validator.ordering.ptx.statement import Frame
+
+__all__ = ["blocks_of", "guard_at"]
+
+
+def guard_at(frame: Frame, local: int) -> Guard | None:
+    """Predicate of the instruction at local index `local`."""
+    text = frame.body.guards.get(local)
+    if text is None:
+        return None
+    return frame.guard(text, frame.body.scope(local), "uni" in frame.body.forms[local].mods)
+
+
+def _targets(frame: Frame, local: int, name: str) -> list[int]:
+    """Local indices a branch may go to."""
+    body = frame.body
+    scope = body.scope(local)
+    operands = split_commas(body.operands(local))
+    labels: tuple[str, ...] | None = (operands[0],)
+    if body.forms[local].flow is Flow.INDIRECT:
+        labels = body.branch_targets(operands[1], scope) if len(operands) > 1 else None
+    found = [body.label(label, scope) for label in labels or ()]
+    targets = [index for index in found if index is not None and index < len(body.forms)]
+    if not labels or len(targets) < len(found):
+        raise PtxError(f"branch to a label that is not there: {body.statement(local)[:80]!r}", name, body.line(local))
+    return targets
+
+
+def _leaves(frame: Frame, local: int, inlined: dict[int, Frame]) -> bool:
+    """Whether a block ends with this instruction: a call that stays a call does not end one."""
+    flow = frame.body.forms[local].flow
+    return flow is not Flow.CALL or frame.base + local in inlined
+
+
+def blocks_of(frames: list[Frame], inlined: dict[int, Frame], name: str) -> tuple[Block, ...]:
+    """Blocks in text order, `blocks[0]` the entry; raises `PtxError` for a branch to nowhere."""
+    targets: dict[int, list[int]] = {}
+    starts: list[int] = []
+    ends: dict[int, Frame] = {}
+    for frame in frames:
+        leaders = {0}
+        for local in frame.body.flow:
+            if not _leaves(frame, local, inlined):
+                continue
+            ends[frame.base + local] = frame
+            leaders.add(local + 1)
+            if frame.body.forms[local].flow in (Flow.BRANCH, Flow.INDIRECT):
+                found = _targets(frame, local, name)
+                leaders.update(found)
+                targets[frame.base + local] = [frame.base + target for target in found]
+        leaders.discard(len(frame.body.forms))
+        starts.extend(frame.base + local for local in sorted(leaders))
+    numbers = {start: number for number, start in enumerate(starts)}
+    stops = [*starts[1:], frames[-1].base + len(frames[-1].body.forms)]
+    blocks = []
+    for start, stop in zip(starts, stops, strict=True):
+        last = stop - 1
+        ending = ends.get(last)
+        if ending is None:
+            edges: tuple[Edge, ...] = (Edge(numbers[stop]),)
+        else:
+            edges = _edges(ending, last, targets.get(last, []), numbers, inlined)
+        blocks.append(Block(start, stop, edges))
+    return tuple(blocks)
+
+
+def _edges(
+    frame: Frame, last: int, targets: list[int], numbers: dict[int, int], inlined: dict[int, Frame]
+) -> tuple[Edge, ...]:
+    """Successors of the block that ends with the control transfer at program index `last`."""
+    local = last - frame.base
+    guard = guard_at(frame, local)
+    flow = frame.body.forms[local].flow
+    if flow is Flow.CALL:
+        taken = [inlined[last].base]
+    elif flow is Flow.RETURN and frame.caller is not None:
+        taken = [frame.call_index + 1]
+    else:
+        taken = list(dict.fromkeys(targets))
+    edges = [Edge(numbers[target], guard) for target in taken]
+    if guard is not None:
+        edges.append(Edge(numbers[last + 1], Guard(guard.register, not guard.negated, guard.uniform)))
+    return tuple(edges)
