@@ -126,7 +126,7 @@ def _evidence(context: StageContext, goal: Goal, status: Status) -> Evidence:
         status=status,
         inputs={"change": _digest(context)},
         figures=dict(figures),
-        not_covered=(*goal.not_covered, *context.change.notes),
+        not_covered=goal.not_covered,
     )
 
 

@@ -20,7 +20,7 @@ from validator.errors import Problem, ValidatorError
 from validator.positions import Path, positions
 from validator.text import nearest, shorten
 
-__all__ = ["MAX_BYTES", "Document", "TableError", "load_document", "load_model", "validate"]
+__all__ = ["MAX_BYTES", "Document", "TableError", "load_document", "load_model", "parse_document", "validate"]
 
 MAX_BYTES = 1024 * 1024
 """Bytes one TOML file may have."""
@@ -86,7 +86,7 @@ def dotted(path: Path) -> str:
 
 def load_document(data: bytes, name: str, schema: str) -> Document:
     """Parses one file and checks its `schema` before anything else. Raises `TableError`."""
-    document = _parse(data, name)
+    document = parse_document(data, name)
     found = document.values.get("schema")
     if found == schema:
         return document
@@ -114,7 +114,8 @@ def validate(model: type[M], document: Document) -> M:
         raise TableError(Problem("tables are nested too deep", document.name)) from None
 
 
-def _parse(data: bytes, name: str) -> Document:
+def parse_document(data: bytes, name: str) -> Document:
+    """Any TOML file, whatever its keys mean. Raises `TableError`."""
     if len(data) > MAX_BYTES:
         raise TableError(Problem(f"has {len(data):,} bytes, more than the {MAX_BYTES:,} that are read", name))
     try:

@@ -1,0 +1,66 @@
+"""Which manifest a change is judged by, and what is wrong with it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from validator.change.model import Change, ChangeStatus, FileKind
+from validator.errors import Problem, ValidatorError
+from validator.globs import matches
+from validator.manifest.load import load_manifest
+from validator.manifest.model import Manifest
+from validator.policy.model import Policy
+from validator.positions import positions
+from validator.tables import MAX_BYTES
+
+__all__ = ["Lookup", "line_of", "look_up"]
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """What the head says about manifests."""
+
+    brought: tuple[str, ...]
+    """Manifests that the change adds or edits."""
+    path: str | None
+    """The one that counts: as asked for, or the only one brought. None: there is none, or it is ambiguous."""
+    data: bytes | None = None
+    """Its content as stored; None when it cannot be read."""
+    manifest: Manifest | None = None
+    problems: tuple[Problem, ...] = ()
+    """Why it cannot be read; `where` begins with its path."""
+
+    def line(self, *key: str) -> int | None:
+        """1-based line of a key of a readable manifest; None when it is not written there."""
+        return None if self.data is None else positions(self.data.decode("utf-8-sig")).get(key)
+
+
+def look_up(change: Change, policy: Policy, asked: str | None = None) -> Lookup:
+    """The manifest of a change. `asked`: path in the head tree (`--rfc`), instead of the one that the change brings.
+
+    Nothing is raised: whatever is wrong with what the head brings is a finding, not a reason to stop.
+    """
+    brought = tuple(
+        file.path
+        for file in change.files
+        if file.status is not ChangeStatus.DELETED and matches(file.path, policy.manifest.files)
+    )
+    path = asked if asked is not None else brought[0] if len(brought) == 1 else None
+    if path is None or change.head_tree.entry(path) is None:
+        return Lookup(brought, path)
+    data: bytes | None = None
+    try:
+        entry = change.head_tree.entry(path)
+        if entry is not None and entry.kind in (FileKind.SYMLINK, FileKind.SUBMODULE):
+            return Lookup(brought, path, problems=(Problem(f"is a {entry.kind}, not a file", path),))
+        data = change.head_tree.read(path, MAX_BYTES)
+        return Lookup(brought, path, data, load_manifest(data, path))
+    except ValidatorError as error:
+        return Lookup(brought, path, data, problems=tuple(error.problems))
+
+
+def line_of(problem: Problem, path: str) -> int | None:
+    """Line of a problem whose `where` is `path:line` or `path:line: key`."""
+    match = re.match(r":(\d+)(?:$|:)", problem.where.removeprefix(path))
+    return int(match[1]) if match else None
