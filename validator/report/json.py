@@ -25,7 +25,7 @@ if TYPE_CHECKING:
         ObligationDocument,
     )
 
-__all__ = ["check_document", "render_json", "to_json"]
+__all__ = ["check_document", "clean", "finding_document", "render_json", "to_json"]
 
 
 def render_json(result: CheckResult) -> str:
@@ -35,16 +35,17 @@ def render_json(result: CheckResult) -> str:
 
 def to_json(document: Any) -> str:
     """ASCII JSON, whatever the strings hold: no control characters, no lone surrogates."""
-    return json.dumps(_clean(document), indent=2, ensure_ascii=True).replace("\x7f", "\\u007f") + "\n"
+    return json.dumps(clean(document), indent=2, ensure_ascii=True).replace("\x7f", "\\u007f") + "\n"
 
 
-def _clean(value: Any) -> Any:
+def clean(value: Any) -> Any:
+    """The value with every string made encodable."""
     if isinstance(value, str):
         return well_formed(value)
     if isinstance(value, dict):
-        return {well_formed(str(k)): _clean(v) for k, v in value.items()}
+        return {well_formed(str(k)): clean(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
-        return [_clean(v) for v in value]
+        return [clean(v) for v in value]
     return value
 
 
@@ -65,7 +66,7 @@ def check_document(result: CheckResult) -> CheckDocument:
         "kernels": [_kernel(k) for k in kernels_at_a_glance(result)],
         "obligations": [_obligation(o) for o in sorted(result.obligations, key=lambda o: o.id)],
         "evidence": [_evidence(e) for e in sorted(result.evidence, key=lambda e: e.id)],
-        "findings": [_finding(f) for f in sorted(result.findings, key=lambda f: f.id)],
+        "findings": [finding_document(f) for f in sorted(result.findings, key=lambda f: f.id)],
         "waivers": [
             {
                 "finding": w.finding,
@@ -171,7 +172,8 @@ def _location(where: Location) -> LocationDocument:
     }
 
 
-def _finding(finding: Finding) -> FindingDocument:
+def finding_document(finding: Finding) -> FindingDocument:
+    """One finding as every document shows it."""
     return {
         "id": finding.id,
         "rule": finding.rule,

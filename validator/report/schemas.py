@@ -47,7 +47,7 @@ SCHEMAS: dict[str, Published] = {
     ),
     "policy": Published("policies/*.toml (validator/policy/1)", _of_name("validator.policy.model", "Policy")),
     "audit": Published(
-        "result of `validator audit` (validator/audit/1)", _of_name("validator.report.documents", "AuditDocument")
+        "result of `validator audit` (validator/audit/1)", _of_name("validator.report.audit_document", "AuditDocument")
     ),
     "bundle": Published("bundle.json (validator/bundle/1)", _of_type(BundleDocument)),
 }

@@ -1,0 +1,181 @@
+"""The verdict of an ordering audit, its totals and groups, and the wording that every format of it shares.
+
+Computed once, before any format. Returns raw text: the format that shows it escapes it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from validator.ordering.program import Isa, Line
+from validator.ordering.result import AccessRow, Audit, KernelAudit, ParamRef
+from validator.report.words import by_weight, plural
+from validator.verdict.model import Finding, Severity, Status, Verdict
+
+__all__ = [
+    "ORDER",
+    "Family",
+    "all_findings",
+    "blocking",
+    "by_status",
+    "families",
+    "family_name",
+    "headline",
+    "isa_words",
+    "line_words",
+    "not_covered",
+    "open_findings",
+    "param_words",
+    "row_words",
+    "title_of",
+    "verdict_of",
+]
+
+ORDER = (Status.REFUTED, Status.UNPROVEN, Status.PROVEN, Status.WAIVED, Status.NOT_APPLICABLE)
+"""Outcomes in the order in which a reader needs them."""
+
+
+def all_findings(audit: Audit) -> Iterator[Finding]:
+    """Every finding: those of kernels, then those over the whole set."""
+    for kernel in audit.kernels:
+        yield from kernel.findings
+    yield from audit.findings
+
+
+def verdict_of(audit: Audit) -> Verdict:
+    """Fail when anything is refuted; pass only when something was examined and all of it is settled."""
+    if any(k.status is Status.REFUTED for k in audit.kernels) or _has(audit.findings, Severity.ERROR):
+        return Verdict.FAIL
+    open_ends = any(k.status is Status.UNPROVEN for k in audit.kernels) or _has(audit.findings, Severity.UNPROVEN)
+    return Verdict.UNPROVEN if open_ends or audit.skipped or not audit.kernels else Verdict.PASS
+
+
+def _has(findings: Iterable[Finding], severity: Severity) -> bool:
+    return any(f.severity is severity and f.status is not Status.WAIVED for f in findings)
+
+
+def by_status(audit: Audit) -> dict[Status, list[KernelAudit]]:
+    """Kernels by outcome, in `ORDER`; outcomes without kernels are left out."""
+    found: dict[Status, list[KernelAudit]] = {status: [] for status in ORDER}
+    for kernel in audit.kernels:
+        found[kernel.status].append(kernel)
+    return {status: kernels for status, kernels in found.items() if kernels}
+
+
+def headline(audit: Audit) -> str:
+    """`2 kernels refuted, 40 proven, of 42 in 3 files`, with what could not be read."""
+    parts = [f"{len(kernels):,} {status.value}" for status, kernels in by_status(audit).items()]
+    files = len({k.artifact for k in audit.kernels})
+    text = f"{plural(len(audit.kernels), 'kernel')} in {plural(files, 'file')}: {', '.join(parts)}"
+    if not audit.kernels:
+        text = "no kernel was examined"
+    if audit.skipped:
+        text += f"; {plural(len(audit.skipped), 'input')} could not be audited"
+    return text
+
+
+def not_covered(audit: Audit) -> list[str]:
+    """What the audit does not show, each a sentence."""
+    said = []
+    if any(k.isa is Isa.PTX for k in audit.kernels):
+        said.append(
+            "PTX is not what runs: the driver or ptxas compiles it and may move non-coherent loads; audit every "
+            "cubin that ships"
+        )
+    unknown = sum(1 for k in audit.kernels if k.pdl is None)
+    if unknown:
+        said.append(
+            f"how {plural(unknown, 'kernel')} {'is' if unknown == 1 else 'are'} launched was not declared "
+            "(`launch = { pdl = … }`)"
+        )
+    return said
+
+
+def open_findings(audit: Audit) -> list[Finding]:
+    """Errors and undecided ones over the whole audit, heaviest first."""
+    return [f for f in by_weight(all_findings(audit)) if f.severity in (Severity.ERROR, Severity.UNPROVEN)]
+
+
+def blocking(kernel: KernelAudit) -> list[Finding]:
+    """What keeps a kernel from being proven, heaviest first."""
+    return [f for f in by_weight(kernel.findings) if f.severity in (Severity.ERROR, Severity.UNPROVEN)]
+
+
+def title_of(kernel: KernelAudit) -> str:
+    return kernel.demangled or kernel.name
+
+
+def isa_words(kernel: KernelAudit) -> str:
+    """`PTX for sm_90a`, `machine code for sm_90a`."""
+    return f"{'PTX' if kernel.isa is Isa.PTX else 'machine code'} for {kernel.arch}"
+
+
+def param_words(params: tuple[ParamRef, ...]) -> str:
+    """`w`, `w or bias`, with the chain of loads where there is one."""
+    if not params:
+        return "an address of unknown source"
+    return " or ".join(p.name + "".join(_link(c) for c in p.chain) for p in params)
+
+
+def _link(offset: int | None) -> str:
+    return "[…]" if offset is None else f"[+{offset}]"
+
+
+def line_words(line: Line) -> str:
+    """The most useful place: source line, else PTX line, else byte offset."""
+    if line.file is not None and line.line is not None:
+        return f"{line.file}:{line.line}"
+    if line.text is not None:
+        return f"PTX line {line.text}"
+    return f"0x{line.pc:x}" if line.pc is not None else "unknown place"
+
+
+def row_words(row: AccessRow) -> str:
+    """`read of w (weight), 2 LDG.E, kernel.cu:8: declared weight`."""
+    role = row.role.value if row.role else "no role declared" if row.params else "source unknown"
+    places = list(dict.fromkeys(line_words(line) for line in row.lines))
+    where = f", {', '.join(places[:3])}{' …' if len(places) > 3 else ''}" if places else ""
+    reason = f": {row.reason}" if row.reason else ""
+    return f"{row.access} of {param_words(row.params)} ({role}), {row.count:,} x {row.instruction}{where}{reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """Kernels that one template, or one name in several files, gave."""
+
+    name: str
+    kernels: int
+    files: int
+    archs: tuple[str, ...]
+
+
+def family_name(name: str) -> str:
+    """A demangled name without template arguments and parameters: `void gemm<…>`."""
+    out: list[str] = []
+    depth = 0
+    for character in name:
+        if character == "<":
+            if depth == 0:
+                out.append("<…>")
+            depth += 1
+        elif character == ">" and depth:
+            depth -= 1
+        elif depth == 0:
+            if character == "(" and out:
+                break
+            out.append(character)
+    return "".join(out).strip() or name
+
+
+def families(kernels: Iterable[KernelAudit]) -> list[Family]:
+    """Largest family first, then by name."""
+    members: dict[str, list[KernelAudit]] = {}
+    for kernel in kernels:
+        members.setdefault(family_name(title_of(kernel)), []).append(kernel)
+    found = [
+        Family(name, len(ks), len({k.artifact for k in ks}), tuple(sorted(Counter(k.arch for k in ks))))
+        for name, ks in members.items()
+    ]
+    return sorted(found, key=lambda f: (-f.kernels, f.name))
