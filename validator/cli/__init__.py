@@ -67,7 +67,8 @@ def cli() -> None:
 
 def run(args: Sequence[str]) -> int:
     """Run one command line and map whatever happens to an exit code."""
-    for stream in (sys.stdout, sys.stderr):
+    stdout = sys.stdout
+    for stream in (stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     try:
@@ -85,8 +86,8 @@ def run(args: Sequence[str]) -> int:
     except BrokenPipeError:
         return _reader_left()
     except SystemExit as stop:
-        # click ends the process with 1 when the reader of the help page has gone away.
-        if isinstance(stop.__context__, OSError):
+        # click ends the process with 1, and another stdout in place, when the reader of a page has gone away.
+        if sys.stdout is not stdout:
             return _reader_left()
         return stop.code if isinstance(stop.code, int) else 2
     except Exception as error:
@@ -121,7 +122,8 @@ def _say(message: str, code: int) -> int:
 
 
 def _reader_left() -> int:
+    """A report that could not be printed to its end, of a command that did not get to say what it comes to."""
     from validator.cli.output import abandon_stdout
 
     abandon_stdout()
-    return 0
+    return 2

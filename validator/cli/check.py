@@ -42,6 +42,7 @@ def check(
 
     Exit codes: 0 pass, 1 fail or unproven, 2 could not run, 130 interrupted.
     """
+    import os
     import secrets
 
     from validator.cli.output import Progress, emit, parse_outputs, write_outputs
@@ -56,7 +57,7 @@ def check(
     options = Options(Path(repo), base, head, rfc, policies, secrets.randbits(32) if seed is None else seed)
     progress = Progress(quiet=quiet)
     try:
-        result = run_check(options, progress=progress)
+        result = run_check(options, progress=progress, debug=bool(os.environ.get("VALIDATOR_DEBUG")))
     finally:
         progress.close()
     write_outputs(files, lambda kind: _render(result, kind))

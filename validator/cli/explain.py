@@ -11,13 +11,14 @@ __all__ = ["explain"]
 @click.argument("topic", metavar="RULE")
 def explain(topic: str) -> None:
     """Explain a rule by its id, or `roles`: what the roles of kernel arguments mean."""
+    from validator.cli.output import emit
     from validator.rules import page
     from validator.text import visible
 
     # A finding's id is its rule's id and a digest; either may be pasted here.
     text = page(topic.partition(":")[0])
     if isinstance(text, str):
-        click.echo(text)
+        emit(text + "\n")
         return
     hint = f"did you mean {text.nearest!r}?" if text.nearest else "`validator rules` lists them"
     raise click.UsageError(f"there is no rule {visible(topic)!r}; {hint}")

@@ -11,6 +11,7 @@ __all__ = ["rules"]
 @click.option("--format", "format_", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def rules(format_: str) -> None:
     """List every rule: id, severity, whether it can be waived, title."""
+    from validator.cli.output import emit
     from validator.rules import all_rules
 
     known = all_rules()
@@ -27,9 +28,9 @@ def rules(format_: str) -> None:
             }
             for r in known
         ]
-        click.echo(json.dumps({"schema": "validator/rules/1", "rules": rows}, indent=2))
+        emit(json.dumps({"schema": "validator/rules/1", "rules": rows}, indent=2) + "\n")
         return
     width = max((len(r.id) for r in known), default=0)
     for rule in known:
         waivable = "" if rule.waivable else " (cannot be waived)"
-        click.echo(f"{rule.id:<{width}}  {rule.severity.value:<8}  {rule.title}{waivable}")
+        emit(f"{rule.id:<{width}}  {rule.severity.value:<8}  {rule.title}{waivable}\n")

@@ -13,16 +13,17 @@ def schema(name: str | None) -> None:
     """Print the JSON Schema of a document; without NAME, list the documents."""
     import json
 
+    from validator.cli.output import emit
     from validator.report.schemas import SCHEMAS, schema_of
     from validator.text import nearest
 
     if name is None:
         for known, published in SCHEMAS.items():
-            click.echo(f"{known:<10} {published.summary}")
+            emit(f"{known:<10} {published.summary}\n")
         return
     if name not in SCHEMAS:
         meant = nearest(name, list(SCHEMAS))
         raise click.UsageError(
             f"there is no schema {name!r}; " + (f"did you mean {meant!r}?" if meant else f"known: {', '.join(SCHEMAS)}")
         )
-    click.echo(json.dumps(schema_of(name), indent=2))
+    emit(json.dumps(schema_of(name), indent=2) + "\n")

@@ -17,7 +17,7 @@ from pathlib import Path
 from validator import __version__
 from validator.errors import ValidatorError
 from validator.pipeline.inputs import Inputs, Options, open_inputs
-from validator.pipeline.stages import Entry, load_stages
+from validator.pipeline.stages import STAGES, Entry
 from validator.policy.waivers import judge_waivers
 from validator.rules import aliases_of, unwaivable
 from validator.stage import StageContext
@@ -40,8 +40,12 @@ def check(
     progress: Callable[[str], None] = lambda line: None,
     clock: Clock = _utc_now,
     stages: Iterable[Entry] | None = None,
+    debug: bool = False,
 ) -> CheckResult:
-    """Judge one change. Raises `ValidatorError` when it cannot be judged at all; Ctrl-C leaves nothing behind."""
+    """Judge one change. Raises `ValidatorError` when it cannot be judged at all; Ctrl-C leaves nothing behind.
+
+    With `debug`, an unexpected exception of a stage ends the run with its traceback.
+    """
     started = clock()
     progress("reading the change")
     inputs = open_inputs(options)
@@ -54,8 +58,9 @@ def check(
             seed=options.seed,
             workdir=Path(workdir),
             progress=progress,
+            manifest_path=options.rfc,
         )
-        combined = _run(stages if stages is not None else load_stages(), context, inputs)
+        combined = _run(STAGES if stages is None else stages, context, debug)
     asked = _as_policy_asks(combined, inputs.policy.obligations)
     judged, uses = _waive(asked, inputs, started)
     obligations = tuple(sorted(judged.obligations, key=lambda o: o.id))
@@ -81,20 +86,22 @@ def check(
     )
 
 
-def _run(stages: Iterable[Entry], context: StageContext, inputs: Inputs) -> StageResult:
+def _run(stages: Iterable[Entry], context: StageContext, debug: bool) -> StageResult:
     results = []
     for entry in stages:
         context.progress(f"{entry.name}: {entry.doing}")
-        results.append(_run_one(entry, context))
+        results.append(_run_one(entry, context, debug))
     return _combine(results)
 
 
-def _run_one(entry: Entry, context: StageContext) -> StageResult:
+def _run_one(entry: Entry, context: StageContext, debug: bool) -> StageResult:
     try:
         return entry.load()(context)
     except ValidatorError as error:
         reason = "could not be examined: " + "; ".join(map(str, error.problems))
     except Exception as error:
+        if debug:
+            raise
         last = traceback.extract_tb(error.__traceback__)[-1]
         reason = (
             f"internal error in the {entry.name} stage: {type(error).__name__}: {error} "

@@ -9,14 +9,13 @@ from pathlib import Path
 
 from validator.change.folder import FolderTree
 from validator.change.git import Repository
-from validator.change.model import Change, ChangeError, ChangeStatus, Tree, read_files
+from validator.change.model import Change, ChangeError, Tree, read_files
 from validator.errors import Problem, ValidatorError
-from validator.globs import matches
-from validator.manifest.load import ManifestError, load_manifest
 from validator.manifest.model import Manifest
 from validator.policy.load import FOLDER, PolicyError, policy_from_tree
 from validator.policy.model import Policy, Waiver
 from validator.policy.waivers import waivers_from_tree
+from validator.scope.manifests import look_up
 from validator.text import nearest
 from validator.verdict.bundle import digest
 
@@ -53,10 +52,9 @@ class Inputs:
     policy_tree: Tree
     waivers: tuple[Waiver, ...]
     manifest: Manifest | None
+    """None: there is none that can be read; the scope stage says why."""
     manifest_path: str | None
     manifest_digest: str | None
-    manifest_problems: tuple[Problem, ...] = ()
-    """Why the manifest cannot be read."""
 
 
 def open_inputs(options: Options) -> Inputs:
@@ -66,9 +64,8 @@ def open_inputs(options: Options) -> Inputs:
     tree, source = _policy_tree(options, repository, change)
     policy = policy_from_tree(tree)
     waivers = waivers_from_tree(tree, policy)
-    path = _manifest_path(options, change, policy)
-    data = change.head_tree.read(path) if path else None
-    manifest, problems = _manifest(path, data)
+    _asked_manifest(options, change)
+    found = look_up(change, policy, options.rfc)
     return Inputs(
         change=change,
         policy=policy,
@@ -76,10 +73,9 @@ def open_inputs(options: Options) -> Inputs:
         policy_digest=_digest_of(read_files(tree, FOLDER, ".toml", deep=True)),
         policy_tree=tree,
         waivers=waivers,
-        manifest=manifest,
-        manifest_path=path,
-        manifest_digest=digest(data) if data is not None else None,
-        manifest_problems=problems,
+        manifest=found.manifest,
+        manifest_path=found.path,
+        manifest_digest=digest(found.data) if found.data is not None else None,
     )
 
 
@@ -127,31 +123,10 @@ def _folder_tree(folder: Path) -> Tree:
     )
 
 
-def _manifest_path(options: Options, change: Change, policy: Policy) -> str | None:
-    """The one manifest the change brings, or the one asked for; never a guess."""
-    if options.rfc is not None:
-        if change.head_tree.entry(options.rfc) is None:
-            known = [e.path for e in change.head_tree.list("rfcs")]
-            meant = nearest(options.rfc, known)
-            fix = f"did you mean {meant}?" if meant else "give its path from the repository's root"
-            raise InputError(Problem("no such file in the head", f"--rfc {options.rfc}", fix))
-        return options.rfc
-    brought = [
-        file.path
-        for file in change.files
-        if file.status is not ChangeStatus.DELETED and matches(file.path, policy.manifest.files)
-    ]
-    if len(brought) > 1:
-        what = f"the change brings {len(brought)} manifests: {', '.join(sorted(brought)[:5])}"
-        raise InputError(Problem(what, fix="say with --rfc which one it is judged by"))
-    return brought[0] if brought else None
-
-
-def _manifest(path: str | None, data: bytes | None) -> tuple[Manifest | None, tuple[Problem, ...]]:
-    """A manifest that cannot be read is a fault of the change, not of the run: its problems become findings."""
-    if path is None or data is None:
-        return None, ()
-    try:
-        return load_manifest(data, path), ()
-    except ManifestError as error:
-        return None, tuple(error.problems)
+def _asked_manifest(options: Options, change: Change) -> None:
+    """A manifest that was asked for by name has to be there; what is wrong inside it is the change's fault."""
+    if options.rfc is None or change.head_tree.entry(options.rfc) is not None:
+        return
+    meant = nearest(options.rfc, [entry.path for entry in change.head_tree.list("rfcs")])
+    fix = f"did you mean {meant}?" if meant else "give its path from the repository's root"
+    raise InputError(Problem("no such file in the head", f"--rfc {options.rfc}", fix))

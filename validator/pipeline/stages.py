@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from validator.stage import Stage
 
-__all__ = ["Entry", "load_stages"]
+__all__ = ["STAGES", "Entry"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +60,3 @@ STAGES = (
         "running candidates against references",
     ),
 )
-
-
-def load_stages() -> tuple[Entry, ...]:
-    """All stages."""
-    return STAGES

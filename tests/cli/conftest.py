@@ -1,0 +1,160 @@
+"""Runs the real command line in a scrubbed environment, on small repositories built here."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+GOLDEN = Path(__file__).parent / "golden"
+UPDATE = "VALIDATOR_UPDATE_GOLDEN=1 pytest tests/cli"
+KEPT = ("PATH", "HOME", "TMPDIR")
+"""What a command line may know of this machine. Nothing that asks for colour, width or debugging."""
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What one command line did."""
+
+    code: int
+    out: str
+    err: str
+
+
+Cli = Callable[..., Ran]
+
+
+@pytest.fixture(scope="session")
+def cli() -> Cli:
+    """`cli("check", "--base", …, cwd=…, env=…, stdin=…)`."""
+
+    def run(*args: str, cwd: Path | None = None, env: Mapping[str, str] | None = None, timeout: float = 60) -> Ran:
+        done = subprocess.run(
+            [sys.executable, "-m", "validator", *args],
+            cwd=cwd,
+            env={**{k: os.environ[k] for k in KEPT if k in os.environ}, "LC_ALL": "C.UTF-8", **(env or {})},
+            capture_output=True,
+            timeout=timeout,
+            check=False,
+        )
+        return Ran(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+    return run
+
+
+class Repo:
+    """A git repository with fixed author and time, so that the same files give the same ids."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        path.mkdir(parents=True)
+        self.git("init", "-q", "-b", "main")
+
+    def git(self, *args: str) -> str:
+        identity = {
+            f"GIT_{who}_{what}": value
+            for who in ("AUTHOR", "COMMITTER")
+            for what, value in (("NAME", "t"), ("EMAIL", "t@t.example"), ("DATE", "2026-01-01T00:00:00Z"))
+        }
+        done = subprocess.run(
+            ["git", "-c", "core.hooksPath=/dev/null", "-c", "protocol.file.allow=always", *args],
+            cwd=self.path,
+            env={**os.environ, **identity, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"},
+            capture_output=True,
+            check=True,
+        )
+        return done.stdout.decode().strip()
+
+    def commit(self, files: Mapping[str | bytes, str | bytes], branch: str | None = None) -> str:
+        """Write the files, commit everything, return the commit's id."""
+        if branch:
+            self.git("checkout", "-q", "-B", branch)
+        for name, content in files.items():
+            path = os.path.join(os.fsencode(self.path), os.fsencode(name))
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            Path(os.fsdecode(path)).write_bytes(content.encode() if isinstance(content, str) else content)
+        self.git("add", "-A")
+        self.git("commit", "-q", "--allow-empty", "-m", "change")
+        return self.git("rev-parse", "HEAD")
+
+
+POLICY = """\
+schema = "validator/policy/1"
+name = "test policy"
+"""
+
+
+def today() -> date:
+    return datetime.now(UTC).date()
+
+
+def manifest_text(
+    id_: str = "kda", *, more: str = "", paths: str = '["fast/kda/**"]', created: date | None = None
+) -> str:
+    """A manifest that is valid today."""
+    created = created or today() - timedelta(days=1)
+    return f"""\
+schema = "validator/manifest/1"
+id = "{id_}"
+title = "Fused decode step"
+owners = ["@ann"]
+created = {created}
+expires = {created + timedelta(days=60)}
+summary = "One fused kernel for one decode step."
+
+[isolation]
+paths = {paths}
+
+[switch]
+kind = "env"
+name = "FAST_KDA"
+value = "1"
+default = "0"
+
+[scope]
+models = ["kimi-k3"]
+architectures = ["sm_100a"]
+dtypes = ["bfloat16"]
+batch = {{ min = 1, max = 8 }}
+{more}
+"""
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Repo:
+    """A repository with a policy on `main`."""
+    made = Repo(tmp_path / "repo")
+    made.commit({"policies/policy.toml": POLICY, "stock/decode.py": "def decode():\n    pass\n"})
+    return made
+
+
+def scrub(text: str, *, places: Mapping[str, str] | None = None) -> str:
+    """Replace what differs between machines and days by placeholders."""
+    for value, name in (places or {}).items():
+        text = text.replace(value, name)
+    text = re.sub(r"\b[0-9a-f]{64}\b", "<sha256>", text)
+    text = re.sub(r"\b[0-9a-f]{40}\b", "<commit>", text)
+    text = re.sub(r"\b(?=[0-9a-f]*[0-9])[0-9a-f]{12}\b", "<short>", text)
+    return re.sub(r"\b20\d\d-\d\d-\d\d\b", "<date>", text)
+
+
+@pytest.fixture
+def golden() -> Callable[[str, str], None]:
+    """Compare text with a stored file; the update command is printed on a mismatch."""
+
+    def compare(name: str, text: str) -> None:
+        path = GOLDEN / name
+        if os.environ.get("VALIDATOR_UPDATE_GOLDEN"):
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text)
+        stored = path.read_text() if path.exists() else ""
+        assert text == stored, f"{name} differs; when the new text is right: {UPDATE}"
+
+    return compare
