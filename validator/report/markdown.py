@@ -15,7 +15,7 @@ from validator.text import code, fenced, markdown, shorten
 from validator.verdict.model import Finding, Obligation, Status, Verdict
 from validator.verdict.result import CheckResult, Place, where_to_look
 
-__all__ = ["BUDGET", "render_markdown"]
+__all__ = ["BUDGET", "SIGNS", "VERDICTS", "render_markdown"]
 
 BUDGET = 65_536
 """Characters of a comment on GitHub."""
@@ -26,14 +26,14 @@ MARKER = "<!-- validator:check -->"
 _RESERVE = 600
 """Characters kept for the sentences that say what was cut."""
 
-_SIGNS = {
+SIGNS = {
     Status.PROVEN: "✅ proven",
     Status.REFUTED: "❌ refuted",
     Status.UNPROVEN: "⚠️ unproven",
     Status.WAIVED: "🟣 waived",
     Status.NOT_APPLICABLE: "➖ not applicable",
 }
-_VERDICTS = {Verdict.PASS: "✅ pass", Verdict.FAIL: "❌ fail", Verdict.UNPROVEN: "⚠️ unproven"}
+VERDICTS = {Verdict.PASS: "✅ pass", Verdict.FAIL: "❌ fail", Verdict.UNPROVEN: "⚠️ unproven"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ def _head(result: CheckResult) -> str:
     manifest = result.manifest
     title = markdown(shorten(manifest.title, 200)) if manifest else "a change without a readable manifest"
     return (
-        f"{MARKER}\n# {_VERDICTS[result.verdict]}: {title}\n\n{markdown(result.reason)}.\n\n"
+        f"{MARKER}\n# {VERDICTS[result.verdict]}: {title}\n\n{markdown(result.reason)}.\n\n"
         f"{code(words.compact(change.base))} to {code(words.compact(change.head))}, seen from merge base "
         f"{code(words.compact(change.merge_base))}: {markdown(words.change_size(change))}. Judged by policy "
         f"{code(result.policy.name if result.policy else 'none')} from {code(shorten(result.policy_source, 120))} "
@@ -162,7 +162,7 @@ def _kernel(kernel: Kernel) -> str:
     examined = "<br>".join(markdown(shorten(words.audit_line(e), 300)) for e in kernel.audits) or "nothing"
     return (
         f"| {code(shorten(kernel.match, 120))} | {words.launch(kernel)} | {arguments or 'none declared'} | {examined} "
-        f"| {_SIGNS[kernel.status]} |"
+        f"| {SIGNS[kernel.status]} |"
     )
 
 
@@ -173,7 +173,7 @@ def _obligation(result: CheckResult, obligation: Obligation) -> str:
     examined = "<br>".join(markdown(shorten(e.summary, 300)) for e in words.evidence_of(result, obligation.evidence))
     strength = obligation.strength.value.replace("-", " ") if obligation.strength else "none"
     return (
-        f"| {_SIGNS[obligation.status]} | {code(shorten(obligation.id, 120))}<br>"
+        f"| {SIGNS[obligation.status]} | {code(shorten(obligation.id, 120))}<br>"
         f"{markdown(shorten(obligation.statement, 400))} | {examined or 'nothing'} | {strength} "
         f"| {markdown(shorten(obligation.reason, 600))} |"
     )

@@ -15,7 +15,7 @@ from validator.text import shorten, visible, visible_block
 from validator.verdict.model import Finding, Obligation, Severity, Status, Verdict
 from validator.verdict.result import CheckResult, where_to_look
 
-__all__ = ["Paint", "for_stdout", "paint_for", "plain", "render_text", "width_of"]
+__all__ = ["STYLES", "VERDICTS", "Paint", "for_stdout", "paint_for", "plain", "render_text", "width_of"]
 
 Paint = Callable[[str, str], str]
 """(text, style) → text with or without colour."""
@@ -24,14 +24,14 @@ WIDTH = 100
 MOST_FINDINGS = 30
 """Findings printed in full; the true total is always said."""
 
-_STYLES = {
+STYLES = {
     Status.PROVEN: "green",
     Status.REFUTED: "bold red",
     Status.UNPROVEN: "bold yellow",
     Status.WAIVED: "magenta",
     Status.NOT_APPLICABLE: "dim",
 }
-_VERDICTS = {Verdict.PASS: "bold green", Verdict.FAIL: "bold red", Verdict.UNPROVEN: "bold yellow"}
+VERDICTS = {Verdict.PASS: "bold green", Verdict.FAIL: "bold red", Verdict.UNPROVEN: "bold yellow"}
 _SEVERITIES = {
     Severity.ERROR: "bold red",
     Severity.UNPROVEN: "bold yellow",
@@ -77,7 +77,7 @@ class _Report:
 
     def lines(self) -> Iterator[str]:
         result = self.result
-        yield f"{self.paint(result.verdict.value.upper(), _VERDICTS[result.verdict])}: {visible(result.reason)}"
+        yield f"{self.paint(result.verdict.value.upper(), VERDICTS[result.verdict])}: {visible(result.reason)}"
         yield ""
         yield from self.what()
         yield from self.section("kernels", self.kernels())
@@ -145,7 +145,7 @@ class _Report:
                 yield from self.wrap(words.audit_line(evidence), " " * 18, " " * 20, 400)
 
     def status(self, status: Status) -> str:
-        return self.paint(f"{status.value:<14}", _STYLES[status])
+        return self.paint(f"{status.value:<14}", STYLES[status])
 
     def obligations(self) -> Iterator[str]:
         for obligation in sorted(self.result.obligations, key=lambda o: o.id):
