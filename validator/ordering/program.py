@@ -151,7 +151,7 @@ class Op(IntEnum):
     COPY = auto()
     """Also conversions that keep the bits that matter for an address (cvta, cvt.u64.u32, mov).
 
-    attr == "cvta" when it turns a generic address into a global one (`cvta.to.global`): whatever went through it is a pointer.
+    attr == "cvta" when it turns a generic address into a global one (`cvta.to.global`): what goes through is a pointer.
     """
     ADD = auto()
     SUB = auto()
@@ -181,13 +181,13 @@ class Op(IntEnum):
     SPECIAL = auto()
     """attr = a `Special`."""
     SYMBOL = auto()
-    """Address of a variable: attr = (space, name, byte offset). Shared memory at an absolute address (SASS) has the name ""."""
+    """Address of a variable: attr = (space, name, byte offset). Shared memory at an absolute address: name ""."""
     LOAD = auto()
     """Value loaded by the event at this instruction; attr = byte offset inside the loaded vector."""
     ATOMIC = auto()
     """Old value returned by the atomic at this instruction."""
     SHUFFLE = auto()
-    """args = (value, source lane …): warp-uniform when the source lane is a constant and attr (the mode) is "idx" or None."""
+    """args = (value, source lane …): warp-uniform when the source lane is a constant; attr = mode ("idx", …) or None."""
     VOTE = auto()
     """args = (predicate,): warp-uniform; attr in all any ballot uni."""
     ELECT = auto()
@@ -301,7 +301,7 @@ class Event:
     aligned: bool = False
     """Barrier that needs all threads of the warp to execute it together."""
     parity: Operand | None = None
-    """Phase parity (0 or 1, SASS's bit 31 moved down) a test_wait / try_wait asks for; None when it uses a state token."""
+    """Phase parity a test_wait / try_wait asks for, 0 or 1 (SASS: moved down from bit 31); None: uses a token."""
     result: Reg | None = None
     """Predicate or register that says whether the wait succeeded."""
     group: str | None = None

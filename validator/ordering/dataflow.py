@@ -1,0 +1,253 @@
+"""Control flow facts and demand-driven reaching definitions over one `Program`.
+
+Everything is asked for lazily and remembered: an audit slices a few addresses and conditions out of a kernel of many
+thousand instructions. No function recurses, so no input can exhaust the stack.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+
+from validator.ordering.program import Edge, Event, Guard, Operand, Operation, Program, Reg
+
+__all__ = ["Flow", "registers"]
+
+
+def registers(operand: Operand) -> Iterator[Reg]:
+    """Every register inside an operand, nested operations included."""
+    stack: list[Operand] = [operand]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, Reg):
+            yield item
+        elif isinstance(item, Operation):
+            stack.extend(item.args)
+
+
+class Flow:
+    """What follows what, and which definitions of a register reach an instruction."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.blocks = program.blocks
+        self._entry: dict[tuple[Reg, int], tuple[int, ...]] = {}
+
+    # -- control flow ------------------------------------------------------------------------------------------------
+
+    def block_of(self, index: int) -> int:
+        """Number of the block that holds instruction `index` (front ends give blocks in text order)."""
+        return self._order[bisect_right(self._sorted_starts, index) - 1]
+
+    @cached_property
+    def _order(self) -> list[int]:
+        # An empty block shares its start with the next one and holds no instruction.
+        return sorted(range(len(self.blocks)), key=lambda b: (self.blocks[b].start, self.blocks[b].stop))
+
+    @cached_property
+    def _sorted_starts(self) -> list[int]:
+        return [self.blocks[b].start for b in self._order]
+
+    @cached_property
+    def predecessors(self) -> list[list[tuple[int, Edge]]]:
+        """Block → (block before, edge taken)."""
+        result: list[list[tuple[int, Edge]]] = [[] for _ in self.blocks]
+        for number, block in enumerate(self.blocks):
+            for edge in block.successors:
+                result[edge.target].append((number, edge))
+        return result
+
+    @cached_property
+    def order(self) -> list[int]:
+        """Blocks reachable from the entry, in reverse post-order."""
+        if not self.blocks:
+            return []
+        seen = {0}
+        post: list[int] = []
+        stack: list[tuple[int, Iterator[Edge]]] = [(0, iter(self.blocks[0].successors))]
+        while stack:
+            number, edges = stack[-1]
+            for edge in edges:
+                if edge.target not in seen:
+                    seen.add(edge.target)
+                    stack.append((edge.target, iter(self.blocks[edge.target].successors)))
+                    break
+            else:
+                post.append(number)
+                stack.pop()
+        return post[::-1]
+
+    @cached_property
+    def rank(self) -> dict[int, int]:
+        """Block → place in reverse post-order; unreachable blocks are absent."""
+        return {number: place for place, number in enumerate(self.order)}
+
+    @cached_property
+    def immediate_dominators(self) -> dict[int, int]:
+        """Block → immediate dominator (Cooper, Harvey and Kennedy 2001); the entry dominates itself."""
+        rank, idom = self.rank, {0: 0}
+        changed = True
+        while changed:
+            changed = False
+            for number in self.order[1:]:
+                new: int | None = None
+                for before, _ in self.predecessors[number]:
+                    if before not in idom:
+                        continue
+                    if new is None:
+                        new = before
+                        continue
+                    a, b = before, new
+                    while a != b:
+                        while rank[a] > rank[b]:
+                            a = idom[a]
+                        while rank[b] > rank[a]:
+                            b = idom[b]
+                    new = a
+                if new is not None and idom.get(number) != new:
+                    idom[number] = new
+                    changed = True
+        return idom
+
+    def dominates(self, above: int, below: int) -> bool:
+        """Whether every path from the entry to block `below` passes block `above`."""
+        idom, rank = self.immediate_dominators, self.rank
+        if below not in rank or above not in rank:
+            return False
+        while rank[below] > rank[above]:
+            below = idom[below]
+        return below == above
+
+    @cached_property
+    def loops(self) -> list[frozenset[int]]:
+        """Bodies of the natural loops, loops with one header joined, smallest first."""
+        bodies: dict[int, set[int]] = {}
+        for tail in self.order:
+            for edge in self.blocks[tail].successors:
+                head = edge.target
+                if self.rank.get(head, 1 << 62) <= self.rank[tail] and self.dominates(head, tail):
+                    body = bodies.setdefault(head, {head})
+                    stack = [tail]
+                    while stack:
+                        number = stack.pop()
+                        if number not in body:
+                            body.add(number)
+                            stack.extend(before for before, _ in self.predecessors[number] if before in self.rank)
+        return sorted((frozenset(body) for body in bodies.values()), key=lambda body: (len(body), min(body)))
+
+    def innermost_loop(self, block: int) -> frozenset[int] | None:
+        """The smallest loop around a block."""
+        return next((body for body in self.loops if block in body), None)
+
+    def reachable(self, start: Iterable[int], stop: frozenset[int] = frozenset()) -> set[int]:
+        """Blocks reachable from `start` (included) without entering a block in `stop`."""
+        seen: set[int] = set()
+        stack = [number for number in start if number not in stop]
+        while stack:
+            number = stack.pop()
+            if number in seen:
+                continue
+            seen.add(number)
+            stack.extend(e.target for e in self.blocks[number].successors if e.target not in stop)
+        return seen
+
+    @cached_property
+    def events_in(self) -> list[list[Event]]:
+        """Block → its events in order."""
+        result: list[list[Event]] = [[] for _ in self.blocks]
+        for event in self.program.events:
+            result[self.block_of(event.index)].append(event)
+        return result
+
+    @cached_property
+    def event_at(self) -> dict[int, list[Event]]:
+        """Instruction → its events (an acquiring load may carry a fence of its own)."""
+        result: dict[int, list[Event]] = {}
+        for event in self.program.events:
+            result.setdefault(event.index, []).append(event)
+        return result
+
+    # -- data flow ---------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def sites(self) -> dict[Reg, list[int]]:
+        """Register → instructions that define it, in text order. The one pass over all instructions."""
+        result: dict[Reg, list[int]] = {}
+        definitions = self.program.definitions
+        for block in self.blocks:
+            for index in range(block.start, block.stop):
+                for register in definitions(index):
+                    places = result.get(register)
+                    if places is None:
+                        result[register] = [index]
+                    else:
+                        places.append(index)
+        for places in result.values():
+            places.sort()
+        return result
+
+    def reach(self, register: Reg, index: int, guard: Guard | None = None) -> tuple[int, ...]:
+        """Definitions of `register` that reach instruction `index`, sorted; empty when it is never set.
+
+        `guard` is the predicate of the instruction that reads: a definition under the same predicate hides what stands
+        before it, and one under the opposite predicate never reaches, as long as the predicate itself is not set between.
+        """
+        places = self.sites.get(register)
+        if places is None:
+            return ()
+        if len(places) == 1:
+            return (places[0],)
+        block = self.block_of(index)
+        found, open_end = self._scan(places, self.blocks[block].start, index, guard)
+        if open_end:
+            found = [*found, *self._at_entry(register, block, places)]
+        return tuple(sorted(set(found)))
+
+    def _scan(self, places: list[int], start: int, stop: int, guard: Guard | None) -> tuple[list[int], bool]:
+        """Definitions in [start, stop) that survive to `stop`, and whether earlier ones survive too."""
+        found: list[int] = []
+        position = bisect_right(places, stop - 1) - 1
+        predicate_set = self._last_site(guard.register, stop) if guard is not None else -1
+        while position >= 0 and places[position] >= start:
+            site = places[position]
+            position -= 1
+            under = self.program.guard(site)
+            if under is None:
+                return [*found, site], False
+            if guard is not None and under.register == guard.register and predicate_set < site:
+                if under.negated == guard.negated:
+                    return [*found, site], False
+                continue
+            found.append(site)
+        return found, True
+
+    def _last_site(self, register: Reg, before: int) -> int:
+        places = self.sites.get(register, [])
+        position = bisect_right(places, before - 1) - 1
+        return places[position] if position >= 0 else -1
+
+    def _at_entry(self, register: Reg, block: int, places: list[int]) -> tuple[int, ...]:
+        """Definitions that reach the start of a block."""
+        known = self._entry.get((register, block))
+        if known is not None:
+            return known
+        found: set[int] = set()
+        seen: set[int] = set()
+        stack = [before for before, _ in self.predecessors[block]]
+        while stack:
+            number = stack.pop()
+            if number in seen:
+                continue
+            seen.add(number)
+            here, open_end = self._scan(places, self.blocks[number].start, self.blocks[number].stop, None)
+            found.update(here)
+            if open_end:
+                inner = self._entry.get((register, number))
+                if inner is not None:
+                    found.update(inner)
+                else:
+                    stack.extend(before for before, _ in self.predecessors[number])
+        result = tuple(sorted(found))
+        self._entry[(register, block)] = result
+        return result

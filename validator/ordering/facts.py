@@ -1,0 +1,238 @@
+"""Everything the rules may ask about one kernel, computed when first asked."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from functools import cached_property
+
+from validator.manifest.contract import KernelContract, Role
+from validator.ordering.barriers import Barriers
+from validator.ordering.dataflow import Flow
+from validator.ordering.judge import Judgement, judge
+from validator.ordering.masks import Masks
+from validator.ordering.memory import Declarations, Touch, touches
+from validator.ordering.polls import Poll, fences, find_polls
+from validator.ordering.program import Event, EventKind, Line, Program
+from validator.ordering.provenance import Provenance
+from validator.ordering.slices import LoadSlices
+from validator.ordering.threads import Threads, describe
+from validator.ordering.waits import Order, grid_order
+from validator.verdict.model import Location
+
+__all__ = ["Early", "Facts", "place"]
+
+
+@dataclass(frozen=True, slots=True)
+class Early:
+    """An access that some thread may make before anything orders it."""
+
+    touch: Touch
+    threads: int
+    """Who, as a mask."""
+    judgement: Judgement
+    flag: str = ""
+    """The flag that was to be polled first; empty when the grid wait is what is missing."""
+
+
+def place(line: Line) -> str:
+    """A place as a person would say it."""
+    if line.file is not None and line.line is not None:
+        name = line.file.replace("\\", "/").rpartition("/")[2]
+        inlined = (
+            f", inlined at {line.inlined_at[0].rpartition('/')[2]}:{line.inlined_at[1]}" if line.inlined_at else ""
+        )
+        return f"{name}:{line.line}{inlined}"
+    if line.pc is not None:
+        return f"offset 0x{line.pc:x}"
+    return f"line {line.text}" if line.text is not None else "an unknown place"
+
+
+def _fixed_block(program: Program, contract: KernelContract | None) -> tuple[int, int, int] | None:
+    if program.block_size is not None:
+        return program.block_size
+    declared = contract.launch.block if contract is not None else None
+    if declared is None or not declared or not all(isinstance(n, int) for n in declared):
+        return None
+    sizes = [int(n) for n in declared] + [1, 1]
+    return sizes[0], sizes[1], sizes[2]
+
+
+class Facts:
+    """One kernel under its contract. All fields are lazy."""
+
+    def __init__(self, program: Program, contract: KernelContract | None, artifact: str) -> None:
+        self.program = program
+        self.contract = contract
+        self.artifact = artifact
+        self.declarations = Declarations(program, contract)
+        self.flow = Flow(program)
+        self.threads = Threads(self.flow, _fixed_block(program, contract), program.max_block_size)
+        self.masks = Masks(self.flow, self.threads)
+        self.provenance = Provenance(self.flow, self.declarations.rank)
+        self.slices = LoadSlices(self.flow)
+        self.barriers = Barriers(self.masks, self.provenance)
+        self._flags: dict[str, Order] = {}
+
+    # -- launch ------------------------------------------------------------------------------------------------------
+
+    def events(self, *kinds: EventKind) -> list[Event]:
+        """Events of these kinds that some thread may execute."""
+        return [e for e in self.program.events if e.kind in kinds and self.masks.executing(e)]
+
+    @cached_property
+    def waits(self) -> list[Event]:
+        return self.events(EventKind.GRID_WAIT)
+
+    @cached_property
+    def triggers(self) -> list[Event]:
+        return self.events(EventKind.GRID_TRIGGER)
+
+    @property
+    def declared_pdl(self) -> bool | None:
+        return self.contract.launch.pdl if self.contract is not None else None
+
+    @cached_property
+    def pdl(self) -> bool | None:
+        """Whether the launch may overlap with its predecessor; None when nothing says."""
+        if self.declared_pdl is not None:
+            return self.declared_pdl
+        marks = (EventKind.GRID_WAIT, EventKind.GRID_TRIGGER)
+        return True if any(e.kind in marks for e in self.program.events) else None
+
+    # -- order -------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def order(self) -> Order:
+        """Behind the grid waits."""
+        return grid_order(self.masks, self.barriers)
+
+    @cached_property
+    def touches(self) -> list[Touch]:
+        """Accesses to global memory that some thread may make."""
+        return [t for t in touches(self.program, self.declarations, self.provenance) if self.masks.executing(t.event)]
+
+    @cached_property
+    def polls(self) -> list[Poll]:
+        """Polling loops on flags and mailboxes."""
+        roles = (Role.FLAG, Role.MAILBOX)
+        words = [t for t in self.touches if t.targets and all(x.role in roles for x in t.targets)]
+        return find_polls(self.flow, self.masks, self.slices, words) if words else []
+
+    def polls_on(self, name: str) -> list[Poll]:
+        """Polls on the argument called `name` (a field may be called by its own name alone)."""
+        return [p for p in self.polls if p.name == name or p.name.rpartition(".")[2] == name]
+
+    def flag_order(self, name: str, acquired: bool = False) -> Order:
+        """Behind the polls on a flag; `acquired`: only where what it publishes is visible too."""
+        key = f"{name}\0{acquired}"
+        known = self._flags.get(key)
+        if known is not None:
+            return known
+        scope = self.declarations.scope(name)
+        polls = self.polls_on(name)
+        if acquired:
+            # A fence after a relaxed poll makes it an acquire.
+            passed = self.flag_order(name)
+            everyone = self.masks.everyone
+            clears = {index: everyone & ~passed.before(index) for index in fences(self.flow, scope)}
+            polls = [p for p in polls if p.acquires(scope)]
+        else:
+            clears = {}
+        edges = {edge: self.masks.everyone for p in polls for edge in p.exits}
+        order = Order(self.masks, self.barriers, clears, edges)
+        self._flags[key] = order
+        return order
+
+    def guard_of(self, touch: Touch) -> str:
+        """Name of the flag that publishes what a read reads; empty when none is declared."""
+        if touch.writes or touch.word == "prefetch":
+            return ""
+        return next((t.guarded_by for t in touch.targets if t.guarded_by), "")
+
+    @cached_property
+    def early(self) -> list[Early]:
+        """Accesses that nothing orders, allowed or not, in text order."""
+        result: list[Early] = []
+        for touch in self.touches:
+            flag = self.guard_of(touch)
+            if flag:
+                missing = self.flag_order(flag).missing(touch.event)
+            elif self.pdl:
+                missing = self.order.missing(touch.event)
+            else:
+                continue
+            if missing:
+                result.append(Early(touch, missing, judge(touch), flag))
+        return result
+
+    @cached_property
+    def early_indices(self) -> frozenset[int]:
+        return frozenset(e.touch.index for e in self.early)
+
+    @cached_property
+    def written(self) -> dict[str, list[Touch]]:
+        """Name of memory → the accesses of this kernel that write it."""
+        result: dict[str, list[Touch]] = {}
+        for touch in self.touches:
+            if touch.writes:
+                for target in touch.targets:
+                    result.setdefault(target.memory, []).append(touch)
+        return result
+
+    # -- words -------------------------------------------------------------------------------------------------------
+
+    def where(self, index: int) -> Location:
+        """The place of an instruction in the artifact."""
+        line = self.program.line(index)
+        return Location(self.artifact, line=line.text, pc=line.pc, kernel=self.program.name)
+
+    def at(self, index: int) -> str:
+        return place(self.program.line(index))
+
+    def path(self, early: Early, limit: int = 12) -> tuple[str, ...]:
+        """Steps from the entry to an early access that pass nothing which orders it."""
+        order = self.flag_order(early.flag) if early.flag else self.order
+        thread = early.threads & -early.threads
+        goal = self.flow.block_of(early.touch.index)
+        came: dict[int, tuple[int, int]] = {}
+        queue = deque([0])
+        seen = {0}
+        while queue and goal not in seen:
+            number = queue.popleft()
+            if not self._passes(number, order, thread):
+                continue
+            for k, edge in enumerate(self.flow.blocks[number].successors):
+                open_edge = self.masks.edges[number][k] & ~order.edges.get((number, k), 0) & thread
+                if open_edge and edge.target not in seen:
+                    seen.add(edge.target)
+                    came[edge.target] = (number, k)
+                    queue.append(edge.target)
+        return self._told(goal, came, early, thread, limit)
+
+    def _passes(self, number: int, order: Order, thread: int) -> bool:
+        """Whether the thread leaves a block without having been ordered in it."""
+        return not any(order.at_events.get(e.index, 0) & thread for e in self.flow.events_in[number])
+
+    def _told(
+        self, goal: int, came: dict[int, tuple[int, int]], early: Early, thread: int, limit: int
+    ) -> tuple[str, ...]:
+        turns: list[str] = []
+        number = goal
+        while number in came:
+            before, k = came[number]
+            block = self.flow.blocks[before]
+            if len(block.successors) > 1:
+                last = max(block.start, block.stop - 1)
+                taken = self.flow.blocks[block.successors[k].target].start != block.stop
+                verb = "branch taken" if taken else "branch not taken"
+                turns.append(f"{self.at(last)}: {verb}: {self.program.text(last)}")
+            number = before
+        turns.reverse()
+        if len(turns) > limit:
+            hidden = len(turns) - limit
+            turns = [*turns[: limit // 2], f"… {hidden} more branches", *turns[-(limit // 2) :]]
+        who = "" if early.threads == self.masks.everyone else f" ({describe(thread, self.masks.everyone)}, for example)"
+        missing = f"poll of '{early.flag}'" if early.flag else "wait"
+        end = f"{self.at(early.touch.index)}: {self.program.text(early.touch.index)}, with no {missing} passed"
+        return (f"enter {self.program.name}{who}", *turns, end)

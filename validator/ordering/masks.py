@@ -1,0 +1,108 @@
+"""Forward analysis over sets of threads: who may stand here without having passed something.
+
+State at the start of a block is a bit mask of threads. Edges let through the threads whose branch condition may hold,
+so every thread has its own pruned control flow without a graph of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from heapq import heappop, heappush
+
+from validator.ordering.dataflow import Flow
+from validator.ordering.program import Event, EventKind
+from validator.ordering.threads import Threads
+
+__all__ = ["Masks"]
+
+
+class Masks:
+    """Edge filters and the solver."""
+
+    def __init__(self, flow: Flow, threads: Threads) -> None:
+        self.flow = flow
+        self.threads = threads
+        self.everyone = threads.everyone
+
+    @cached_property
+    def edges(self) -> list[list[int]]:
+        """Block → for each of its edges the threads that may take it."""
+        result: list[list[int]] = []
+        for block in self.flow.blocks:
+            last = max(block.start, block.stop - 1)
+            result.append([self.threads.holds(edge.condition, last)[0] for edge in block.successors])
+        return result
+
+    @cached_property
+    def _exits(self) -> dict[int, list[tuple[int, int]]]:
+        """Block → (instruction, threads that surely end there)."""
+        result: dict[int, list[tuple[int, int]]] = {}
+        for event in self.flow.program.events:
+            if event.kind is EventKind.EXIT:
+                gone = self.everyone & ~self.threads.holds(event.guard, event.index)[1]
+                result.setdefault(self.flow.block_of(event.index), []).append((event.index, gone))
+        return result
+
+    @cached_property
+    def reach(self) -> list[int]:
+        """Block → threads that may get there."""
+        return self.solve({}, {})
+
+    def solve(self, at_events: Mapping[int, int], at_edges: Mapping[tuple[int, int], int]) -> list[int]:
+        """Block → threads that may stand at its start without having passed a clearing place.
+
+        `at_events`: instruction → threads that have passed once they executed it; `at_edges`: (block, number of the
+        edge) → threads that have passed once they took it.
+        """
+        flow = self.flow
+        clears: dict[int, list[tuple[int, int]]] = {}
+        for index, mask in at_events.items():
+            clears.setdefault(flow.block_of(index), []).append((index, mask))
+        through = {b: self._combined(clears.get(b, []), self._exits.get(b, [])) for b in {*clears, *self._exits}}
+        state = [0] * len(flow.blocks)
+        if not state:
+            return state
+        state[0] = self.everyone
+        rank, order = flow.rank, flow.order
+        queue, queued = [0], {0}
+        while queue:
+            place = heappop(queue)
+            queued.discard(place)
+            number = order[place]
+            mask = state[number] & ~through.get(number, 0)
+            for k, edge in enumerate(flow.blocks[number].successors):
+                out = mask & self.edges[number][k] & ~at_edges.get((number, k), 0)
+                if out & ~state[edge.target]:
+                    state[edge.target] |= out
+                    after = rank[edge.target]
+                    if after not in queued:
+                        queued.add(after)
+                        heappush(queue, after)
+        return state
+
+    @staticmethod
+    def _combined(*lists: list[tuple[int, int]]) -> int:
+        result = 0
+        for items in lists:
+            for _, mask in items:
+                result |= mask
+        return result
+
+    def at(self, index: int, state: list[int], at_events: Mapping[int, int]) -> int:
+        """The state just before instruction `index` (its own guard not applied)."""
+        number = self.flow.block_of(index)
+        mask = state[number]
+        if mask:
+            for event in self.flow.events_in[number]:
+                if event.index >= index:
+                    break
+                mask &= ~at_events.get(event.index, 0)
+            for place, gone in self._exits.get(number, ()):
+                if place < index:
+                    mask &= ~gone
+        return mask
+
+    def executing(self, event: Event) -> int:
+        """Threads that may execute an event."""
+        return self.at(event.index, self.reach, {}) & self.threads.holds(event.guard, event.index)[0]

@@ -1,0 +1,51 @@
+"""A non-coherent load (`ld.global.nc`, `__ldg`, `const __restrict__`) of memory that this kernel writes.
+
+Non-coherent loads are outside the memory model: their data must not change for the life of the kernel. The load may
+return old data, and the compiler may move it above the store and the barrier.
+
+Bad:  `buf[i] = f(i); __syncthreads(); out[i] = __ldg(buf + (i ^ 1));`
+Good: `buf[i] = f(i); __syncthreads(); out[i] = buf[i ^ 1];`
+
+Mend it with a plain load. Arguments that share memory must say so (`alias_of`).
+
+Not seen: whether the addresses really meet; argument by argument, not byte by byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from validator.ordering.facts import Facts
+from validator.ordering.findings import finding
+from validator.ordering.memory import Touch
+from validator.rule import Rule
+from validator.verdict.model import Finding, Severity
+
+__all__ = ["RULE", "check"]
+
+RULE = Rule(
+    "order/noncoherent-load-of-written-memory", "a non-coherent load reads memory this kernel writes", Severity.ERROR
+)
+
+
+def check(facts: Facts) -> Iterable[Finding]:
+    """One finding per argument."""
+    groups: dict[str, list[Touch]] = {}
+    for touch in facts.touches:
+        if touch.event.noncoherent and touch.word == "read":
+            for target in touch.targets:
+                if target.memory in facts.written and not target.ambiguous:
+                    groups.setdefault(target.memory, []).append(touch)
+    for name, items in groups.items():
+        stores = facts.written[name]
+        certain = any(not t.ambiguous for s in stores for t in s.targets if t.memory == name)
+        yield finding(
+            RULE,
+            facts,
+            [t.index for t in items],
+            f"{items[0].label} is read by {items[0].event.opcode} and written by this kernel at {facts.at(stores[0].index)}",
+            identity=(name,),
+            why="a non-coherent load may return old data and may be moved above the store and any barrier",
+            fix="load it with plain ld.global: drop `const __restrict__` or `__ldg` on it",
+            severity=Severity.ERROR if certain else Severity.UNPROVEN,
+        )

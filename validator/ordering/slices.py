@@ -1,0 +1,195 @@
+"""Evaluation of values over their definitions, cycles included, without recursion.
+
+A value is a node (instruction, register). `Solver` finds the strongly connected groups of nodes behind a question
+(Tarjan 1972, with an explicit stack), evaluates each group once and remembers the answer: every slice of a kernel is
+walked at most once for each kind of question.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from typing import Generic, TypeVar
+
+from validator.ordering.dataflow import Flow, registers
+from validator.ordering.program import Const, Op, Operand, Operation, Reg
+
+__all__ = ["LoadSlices", "Node", "Solver", "first_value"]
+
+Node = tuple[int, Reg]
+T = TypeVar("T")
+
+
+class Solver(ABC, Generic[T]):
+    """A question about values, answered for groups of nodes that depend on each other."""
+
+    def __init__(self, flow: Flow) -> None:
+        self.flow = flow
+        self.program = flow.program
+        self.known: dict[Node, T] = {}
+
+    @abstractmethod
+    def evaluate(self, node: Node) -> T:
+        """The answer for one node whose inputs are all in `known`."""
+
+    @abstractmethod
+    def evaluate_cycle(self, nodes: list[Node]) -> dict[Node, T]:
+        """Answers for nodes that depend on each other."""
+
+    def inputs(self, node: Node) -> Iterable[Node]:
+        """Nodes whose answers this one needs."""
+        index, register = node
+        guard = self.program.guard(index)
+        for read in registers(self.program.operation(index, register)):
+            for site in self.flow.reach(read, index, guard):
+                yield (site, read)
+
+    def nodes(self, operand: Operand, index: int) -> list[Node]:
+        """Nodes that an operand of instruction `index` reads."""
+        guard = self.program.guard(index)
+        return [(site, read) for read in registers(operand) for site in self.flow.reach(read, index, guard)]
+
+    def require(self, operands: Iterable[Operand], index: int) -> None:
+        """Answer everything that these operands of instruction `index` read."""
+        for operand in operands:
+            for node in self.nodes(operand, index):
+                if node not in self.known:
+                    self._solve(node)
+
+    def _solve(self, start: Node) -> None:
+        number: dict[Node, int] = {}
+        low: dict[Node, int] = {}
+        group: list[Node] = []
+        open_nodes: set[Node] = set()
+        work: list[tuple[Node, Iterator[Node]]] = [(start, iter(self.inputs(start)))]
+        number[start] = low[start] = 0
+        group.append(start)
+        open_nodes.add(start)
+        while work:
+            node, rest = work[-1]
+            for other in rest:
+                if other in self.known:
+                    continue
+                if other not in number:
+                    number[other] = low[other] = len(number)
+                    group.append(other)
+                    open_nodes.add(other)
+                    work.append((other, iter(self.inputs(other))))
+                    break
+                if other in open_nodes:
+                    low[node] = min(low[node], number[other])
+            else:
+                work.pop()
+                if work:
+                    above = work[-1][0]
+                    low[above] = min(low[above], low[node])
+                if low[node] == number[node]:
+                    self._close(node, group, open_nodes)
+
+    def _close(self, node: Node, group: list[Node], open_nodes: set[Node]) -> None:
+        members: list[Node] = []
+        while True:
+            member = group.pop()
+            open_nodes.discard(member)
+            members.append(member)
+            if member == node:
+                break
+        if len(members) == 1 and node not in self.inputs(node):
+            self.known[node] = self.evaluate(node)
+        else:
+            self.known.update(self.evaluate_cycle(members))
+
+
+class LoadSlices(Solver[frozenset[int]]):
+    """Which loads, atomics and tried waits a value derives from, as instruction indices."""
+
+    LIMIT = 256
+    """Loads remembered for one value; a sum over more is no condition anybody polls on."""
+
+    _LEAVES = (Op.LOAD, Op.ATOMIC, Op.RETURN)
+
+    def evaluate(self, node: Node) -> frozenset[int]:
+        index, register = node
+        operation = self.program.operation(index, register)
+        if operation.op in self._LEAVES or (operation.op is Op.OPAQUE and index in self.flow.event_at):
+            return frozenset((index,))
+        result: set[int] = set()
+        for other in self.inputs(node):
+            result |= self.known.get(other, frozenset())
+            if len(result) > self.LIMIT:
+                break
+        return frozenset(result)
+
+    def evaluate_cycle(self, nodes: list[Node]) -> dict[Node, frozenset[int]]:
+        joined: set[int] = set()
+        for node in nodes:
+            joined |= self.evaluate(node)
+        return dict.fromkeys(nodes, frozenset(joined))
+
+    def inputs(self, node: Node) -> Iterable[Node]:
+        if self.program.operation(*node).op in self._LEAVES:
+            return ()
+        return super().inputs(node)
+
+    def of(self, operand: Operand, index: int) -> frozenset[int]:
+        """Loads behind an operand of instruction `index`."""
+        self.require((operand,), index)
+        return frozenset().union(*(self.known[node] for node in self.nodes(operand, index)))
+
+
+_ARITHMETIC: dict[Op, Callable[[list[int]], int]] = {
+    Op.COPY: lambda a: a[0],
+    Op.ADD: lambda a: sum(a),
+    Op.SUB: lambda a: a[0] - a[1],
+    Op.MUL: lambda a: a[0] * a[1],
+    Op.SHL: lambda a: a[0] << min(a[1], 64),
+    Op.SHR: lambda a: a[0] >> min(a[1], 64),
+    Op.AND: lambda a: a[0] & a[1],
+    Op.OR: lambda a: a[0] | a[1],
+    Op.XOR: lambda a: a[0] ^ a[1],
+}
+
+
+def first_value(flow: Flow, operand: Operand, index: int) -> int | None:
+    """Value of an operand the first time instruction `index` runs, None when it cannot be told.
+
+    Of several definitions the ones that do not depend on themselves are the first: a phase that starts at 0 and is
+    flipped in the loop is 0.
+    """
+    return _first(flow, operand, index, ())[0]
+
+
+def _first(flow: Flow, operand: Operand, index: int, path: tuple[Node, ...]) -> tuple[int | None, bool]:
+    """(value, whether the walk met itself)."""
+    if isinstance(operand, Const):
+        return operand.value, False
+    if len(path) > 40:
+        return None, False
+    if isinstance(operand, Operation):
+        return _first_of(flow, operand, index, path)
+    plain: set[int | None] = set()
+    cyclic: set[int | None] = set()
+    met = False
+    for site in flow.reach(operand, index, flow.program.guard(index)):
+        node = (site, operand)
+        if node in path:
+            met = True
+            continue
+        value, again = _first_of(flow, flow.program.operation(site, operand), site, (*path, node))
+        (cyclic if again else plain).add(value)
+    values = plain or cyclic
+    return (values.pop() if len(values) == 1 else None), met and not plain
+
+
+def _first_of(flow: Flow, operation: Operation, index: int, path: tuple[Node, ...]) -> tuple[int | None, bool]:
+    rule = _ARITHMETIC.get(operation.op)
+    if rule is None or not operation.args:
+        return None, False
+    parts = [_first(flow, arg, index, path) for arg in operation.args]
+    met = any(again for _, again in parts)
+    if operation.op is Op.AND and any(value == 0 for value, _ in parts):
+        return 0, met
+    values = [value for value, _ in parts if value is not None]
+    if len(values) != len(parts) or any(v < 0 for v in values[1:] if operation.op in (Op.SHL, Op.SHR)):
+        return None, met
+    return rule(values) & ((1 << operation.width) - 1), met

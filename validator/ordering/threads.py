@@ -1,0 +1,398 @@
+"""Which threads take which branch.
+
+A condition is evaluated once for all threads of a block: as a vector over thread numbers where it depends on nothing
+but constants and thread coordinates, else as a statement about who agrees (`UNIFORM`: all threads of the CTA,
+`VARYING`: nobody need agree). Sets of threads are Python integers used as bit masks, so a warp role costs one AND.
+
+Assumed: without a known block size the block is one-dimensional where lanes and warps are computed from more than
+`tid.x`; `elect.sync` elects the lowest lane.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from enum import Enum, auto
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from validator.ordering.dataflow import Flow
+from validator.ordering.program import Const, Guard, Op, Operand, Operation, Special
+from validator.ordering.slices import Node, Solver
+
+__all__ = ["Agreement", "Threads", "describe"]
+
+Vector = npt.NDArray[np.int64]
+
+
+class Agreement(Enum):
+    """What is known about a value that is not known."""
+
+    UNIFORM = auto()
+    """The same in all threads of the CTA."""
+    VARYING = auto()
+
+
+_Value = Vector | Agreement
+_UNIFORM, _VARYING = Agreement.UNIFORM, Agreement.VARYING
+
+DEFAULT_THREADS = 1024
+
+
+def _mask(bits: npt.NDArray[np.bool_]) -> int:
+    return int.from_bytes(np.packbits(bits, bitorder="little").tobytes(), "little")
+
+
+def describe(mask: int, everyone: int) -> str:
+    """A set of threads in words: "all threads", "thread 0", "threads 0 to 31 and 96 to 127"."""
+    if mask == everyone:
+        return "all threads"
+    parts: list[str] = []
+    position = 0
+    while mask >> position and len(parts) < 4:
+        rest = mask >> position
+        start = position + (rest & -rest).bit_length() - 1
+        run = mask >> start
+        length = (~run & (run + 1)).bit_length() - 1
+        stop = start + length - 1
+        open_end = stop == everyone.bit_length() - 1 and start > 0
+        parts.append(f"{start} and up" if open_end else str(start) if start == stop else f"{start} to {stop}")
+        position = stop + 1
+    if not parts:
+        return "no thread"
+    if mask >> position:
+        parts.append("…")
+    single = len(parts) == 1 and parts[0].isdigit()
+    return f"thread {parts[0]}" if single else f"threads {', '.join(parts)}"
+
+
+class Threads(Solver[_Value]):
+    """Thread-by-thread values of one kernel.
+
+    `block` is the block size when it is fixed, `limit` the largest number of threads otherwise.
+    """
+
+    def __init__(self, flow: Flow, block: tuple[int, int, int] | None, limit: int | None = None) -> None:
+        super().__init__(flow)
+        self.block = block
+        size = int(np.prod(block)) if block is not None else limit or DEFAULT_THREADS
+        self.size = max(1, min(size, DEFAULT_THREADS))
+        self.everyone = (1 << self.size) - 1
+        self._conditions: dict[tuple[int, Guard], tuple[int, int]] = {}
+        self._numbers: Vector = np.arange(self.size, dtype=np.int64)
+
+    # -- questions ---------------------------------------------------------------------------------------------------
+
+    def value(self, operand: Operand, index: int) -> _Value:
+        """An operand of instruction `index`, thread by thread."""
+        self.require((operand,), index)
+        return self._operand(operand, index)
+
+    def constant(self, operand: Operand, index: int) -> int | None:
+        """An operand that is the same known number in every thread."""
+        value = self.value(operand, index)
+        if isinstance(value, Agreement) or (value != value[0]).any():
+            return None
+        return int(value[0])
+
+    def holds(self, guard: Guard | None, index: int) -> tuple[int, int]:
+        """(threads for which a guard may hold, threads for which it may not)."""
+        if guard is None:
+            return self.everyone, 0
+        known = self._conditions.get((index, guard))
+        if known is None:
+            value = self.value(guard.register, index)
+            if isinstance(value, Agreement):
+                known = (self.everyone, self.everyone)
+            else:
+                true = _mask((value != 0) != guard.negated)
+                known = (true, self.everyone & ~true)
+            self._conditions[(index, guard)] = known
+        return known
+
+    def varies(self, guard: Guard | None, index: int) -> bool:
+        """Whether threads of one CTA may disagree about a guard in a way that cannot be told ahead."""
+        return guard is not None and self.value(guard.register, index) is _VARYING
+
+    # -- solver ------------------------------------------------------------------------------------------------------
+
+    def inputs(self, node: Node) -> Iterable[Node]:
+        if self.program.operation(*node).op in (Op.LOAD, Op.ATOMIC, Op.RETURN, Op.OPAQUE):
+            return ()
+        return super().inputs(node)
+
+    def evaluate(self, node: Node) -> _Value:
+        index, register = node
+        return self._operation(self.program.operation(index, register), index)
+
+    def evaluate_cycle(self, nodes: list[Node]) -> dict[Node, _Value]:
+        """A loop counter is uniform when all it is made of is."""
+        members = set(nodes)
+        for node in nodes:
+            self.known[node] = _UNIFORM
+        verdict: _Value = _UNIFORM
+        for node in nodes:
+            index, register = node
+            value = self._operation(self.program.operation(index, register), index)
+            outside = [self.known[n] for n in self.inputs(node) if n not in members]
+            if value is _VARYING or any(not _agrees(v) for v in outside):
+                verdict = _VARYING
+        return dict.fromkeys(nodes, verdict)
+
+    # -- operations --------------------------------------------------------------------------------------------------
+
+    def _operand(self, operand: Operand, index: int) -> _Value:
+        if isinstance(operand, Const):
+            return np.full(self.size, _wrap(operand.value), dtype=np.int64)
+        if isinstance(operand, Operation):
+            return self._operation(operand, index)
+        sites = self.flow.reach(operand, index, self.program.guard(index))
+        if not sites:
+            return _VARYING
+        first = self.known.get((sites[0], operand), _VARYING)
+        if len(sites) == 1:
+            return first
+        return self._joined(operand, sites, first)
+
+    def _joined(self, operand: Operand, sites: tuple[int, ...], first: _Value) -> _Value:
+        """Several definitions: one value if they agree, else whatever path a thread took."""
+        values = [self.known.get((site, operand), _VARYING) for site in sites]  # type: ignore[arg-type]
+        vectors = [v for v in values if not isinstance(v, Agreement)]
+        if len(vectors) == len(values) and all((v == vectors[0]).all() for v in vectors):
+            return first
+        chosen = self._chosen_by_guard(sites, values)
+        if chosen is not None:
+            return chosen
+        return _UNIFORM if any(v is _UNIFORM for v in values) and all(map(_agrees, values)) else _VARYING
+
+    def _chosen_by_guard(self, sites: tuple[int, ...], values: list[_Value]) -> _Value | None:
+        """`R = a; @P R = b` in one block, P known thread by thread."""
+        blocks = {self.flow.block_of(site) for site in sites}
+        guards = [self.program.guard(site) for site in sites]
+        if len(blocks) != 1 or guards[0] is not None or any(g is None for g in guards[1:]):
+            return None
+        result: _Value = values[0]
+        for site, guard, value in zip(sites[1:], guards[1:], values[1:], strict=True):
+            if guard is None or isinstance(result, Agreement) or isinstance(value, Agreement):
+                return None
+            known = [self.known.get((s, guard.register)) for s in self.flow.reach(guard.register, site)]
+            if len(known) != 1 or known[0] is None or isinstance(known[0], Agreement):
+                return None
+            result = np.where((known[0] != 0) != guard.negated, value, result)
+        return result
+
+    def _operation(self, operation: Operation, index: int) -> _Value:
+        op, args = operation.op, operation.args
+        if op is Op.SPECIAL:
+            return self._special(operation.attr)
+        if op is Op.ELECT:
+            return (self._numbers % 32 == 0).astype(np.int64)
+        if op in (Op.PARAM, Op.PARAM_ADDRESS, Op.SYMBOL):
+            return _UNIFORM
+        if op in (Op.LOAD, Op.ATOMIC, Op.RETURN, Op.OPAQUE, Op.MAPA) or not args:
+            return _VARYING
+        values = [self._operand(arg, index) for arg in args]
+        if op is Op.SHUFFLE:
+            return self._shuffled(values, operation.attr)
+        if op is Op.VOTE:
+            return self._voted(values[0], operation.attr)
+        if op is Op.HIGH:
+            return _UNIFORM if _agrees(values[0]) else _VARYING
+        if op is Op.AND and any(not isinstance(v, Agreement) and not v.any() for v in values):
+            return np.zeros(self.size, dtype=np.int64)
+        vectors = [v for v in values if not isinstance(v, Agreement)]
+        if len(vectors) < len(values):
+            if op is Op.SELECT and not isinstance(values[2], Agreement):
+                return self._selected(values)
+            return _UNIFORM if all(map(_agrees, values)) else _VARYING
+        return self._computed(operation, vectors)
+
+    def _computed(self, operation: Operation, v: list[Vector]) -> _Value:
+        op, width = operation.op, operation.width
+        with np.errstate(all="ignore"):
+            if op is Op.COMPARE:
+                return _compared(operation.attr, v)
+            if op is Op.SELECT:
+                return np.where(v[2] != 0, v[0], v[1])
+            if op is Op.EXTRACT and isinstance(operation.attr, tuple):
+                low, bits = int(operation.attr[0]), int(operation.attr[1])
+                return (v[0] >> min(low, 63)) & _ones(bits)
+            if op is Op.PACK:
+                part = max(1, width // len(v))
+                total = np.zeros(self.size, dtype=np.int64)
+                for number, value in enumerate(v):
+                    if part * number < 64:
+                        total |= (value & _ones(part)) << (part * number)
+                return total
+            if op is Op.LOP3 and isinstance(operation.attr, int) and len(v) == 3:
+                return _lut(operation.attr, v) & _ones(width)
+            if op is Op.SHR:
+                shift = np.clip(v[1], 0, 63)
+                value = _signed(v[0], width) if operation.attr == "s" else v[0] & _ones(width)
+                return (value >> shift) & _ones(width)
+            rule = _VECTOR_RULES.get(op)
+            if rule is None:
+                return _VARYING
+            return rule(v) & _ones(width)
+
+    def _selected(self, values: list[_Value]) -> _Value:
+        condition = values[2]
+        if isinstance(condition, Agreement):
+            return _VARYING
+        if condition.all():
+            return values[0]
+        return values[1] if not condition.any() else _VARYING
+
+    def _special(self, attr: object) -> _Value:
+        numbers = self._numbers
+        if attr is Special.CTA:
+            return _UNIFORM
+        if attr is Special.LANE:
+            return numbers % 32
+        if attr is Special.WARP:
+            return numbers // 32
+        x, y, z = self.block if self.block is not None else (None, None, None)
+        sizes: dict[object, int | None] = {Special.NTID_X: x, Special.NTID_Y: y, Special.NTID_Z: z}
+        if attr in sizes:
+            size = sizes[attr]
+            return _UNIFORM if size is None else np.full(self.size, size, dtype=np.int64)
+        if x is None or y is None:
+            return numbers if attr is Special.TID_X else _VARYING
+        coordinates = {Special.TID_X: numbers % x, Special.TID_Y: numbers // x % y, Special.TID_Z: numbers // (x * y)}
+        return coordinates[attr] if isinstance(attr, Special) and attr in coordinates else _VARYING
+
+    def _shuffled(self, values: list[_Value], mode: object) -> _Value:
+        value = values[0]
+        if all(map(_agrees, values)) and isinstance(value, Agreement):
+            return value
+        if isinstance(value, Agreement) or len(values) < 2 or mode not in (None, "idx"):
+            return _VARYING
+        lane = values[1]
+        if isinstance(lane, Agreement):
+            return value if _agrees(value) else _VARYING
+        source = self._numbers // 32 * 32 + lane % 32
+        return value[np.minimum(source, self.size - 1)]
+
+    def _voted(self, value: _Value, mode: object) -> _Value:
+        """A vote among lanes that agree is their value; other votes hang on which lanes are active."""
+        if isinstance(value, Agreement):
+            return value
+        warps = self._numbers // 32
+        first = value[warps * 32] != 0
+        if ((value != 0) != first).any():
+            return _VARYING
+        if mode in ("any", "all"):
+            return first.astype(np.int64)
+        if mode == "uni":
+            return np.ones(self.size, dtype=np.int64)
+        return _VARYING if first.any() else np.zeros(self.size, dtype=np.int64)
+
+    @cached_property
+    def first_of_warps(self) -> int:
+        """Mask of the lowest lane of every warp."""
+        return _mask(self._numbers % 32 == 0)
+
+
+def _agrees(value: _Value) -> bool:
+    if isinstance(value, Agreement):
+        return value is _UNIFORM
+    return bool((value == value[0]).all())
+
+
+def _wrap(value: int) -> int:
+    value &= (1 << 64) - 1
+    return value - (1 << 64) if value >> 63 else value
+
+
+def _ones(width: int) -> np.int64:
+    return np.int64(-1) if width >= 64 else np.int64((1 << max(width, 1)) - 1)
+
+
+def _signed(value: Vector, width: int) -> Vector:
+    if width >= 64:
+        return value
+    masked = value & _ones(width)
+    return masked - ((masked >> (width - 1)) << width)
+
+
+def _lut(table: int, v: list[Vector]) -> Vector:
+    """Three-input logic: bit (a<<2 | b<<1 | c) of the table, for every bit position."""
+    a, b, c = v
+    result = np.zeros_like(a)
+    for row in range(8):
+        if table >> row & 1:
+            result |= (a if row & 4 else ~a) & (b if row & 2 else ~b) & (c if row & 1 else ~c)
+    return result
+
+
+def _product(v: list[Vector]) -> Vector:
+    result = v[0]
+    for value in v[1:]:
+        result = result * value
+    return result
+
+
+def _total(v: list[Vector]) -> Vector:
+    result = v[0]
+    for value in v[1:]:
+        result = result + value
+    return result
+
+
+def _reduced(function: Callable[[Vector, Vector], Vector]) -> Callable[[list[Vector]], Vector]:
+    def apply(v: list[Vector]) -> Vector:
+        result = v[0]
+        for value in v[1:]:
+            result = function(result, value)
+        return result
+
+    return apply
+
+
+_VECTOR_RULES: dict[Op, Callable[[list[Vector]], Vector]] = {
+    Op.COPY: lambda v: v[0],
+    Op.ADD: _total,
+    Op.SUB: lambda v: v[0] - v[1],
+    Op.MUL: _product,
+    Op.SHL: lambda v: np.where(v[1] < 63, v[0] << np.clip(v[1], 0, 62), 0),
+    Op.AND: _reduced(np.bitwise_and),
+    Op.OR: _reduced(np.bitwise_or),
+    Op.XOR: _reduced(np.bitwise_xor),
+    Op.NOT: lambda v: ~v[0],
+    Op.NEG: lambda v: -v[0],
+    Op.MIN: _reduced(np.minimum),
+    Op.MAX: _reduced(np.maximum),
+    Op.DIV: lambda v: v[0] // np.where(v[1] == 0, 1, v[1]),
+    Op.REM: lambda v: v[0] % np.where(v[1] == 0, 1, v[1]),
+}
+
+_RELATIONS: dict[str, Callable[[Vector, Vector], npt.NDArray[np.bool_]]] = {
+    "eq": lambda a, b: a == b,
+    "ne": lambda a, b: a != b,
+    "lt": lambda a, b: a < b,
+    "le": lambda a, b: a <= b,
+    "gt": lambda a, b: a > b,
+    "ge": lambda a, b: a >= b,
+}
+
+
+def _compared(attr: object, v: list[Vector]) -> _Value:
+    if not isinstance(attr, tuple) or str(attr[0]) not in _RELATIONS or len(v) < 2:
+        return _VARYING
+    signed = bool(attr[1]) if len(attr) > 1 else True
+    # The compared width is not said: values that fit 32 bits, signed or not, are compared as 32-bit numbers.
+    a, b = v[0], v[1]
+    if all(((x >= -(1 << 31)) & (x < 1 << 32)).all() for x in (a, b)):
+        a, b = (_signed(a, 32), _signed(b, 32)) if signed else (a & _ones(32), b & _ones(32))
+    elif not signed:
+        return _with_third(_RELATIONS[str(attr[0])](a.view(np.uint64), b.view(np.uint64)), attr, v)  # type: ignore[arg-type]
+    return _with_third(_RELATIONS[str(attr[0])](a, b), attr, v)
+
+
+def _with_third(result: npt.NDArray[np.bool_], attr: tuple[object, ...], v: list[Vector]) -> Vector:
+    """A comparison may be combined with another predicate."""
+    if len(v) > 2 and len(attr) > 2:
+        other = v[2] != 0
+        result = {"and": result & other, "or": result | other, "xor": result ^ other}.get(str(attr[2]), result)
+    return result.astype(np.int64)

@@ -1,0 +1,125 @@
+"""Who has waited where: grid waits, carried on by barriers.
+
+`Order` answers the same question for any kind of passing place (a grid wait, the exit of a polling loop): which
+threads may stand at an instruction without having passed one, themselves or through a barrier. Barriers are assumed
+to carry order, then every one whose reason does not hold is dropped, until nothing changes. That is sound because the
+first thread ever to pass a barrier must have been let through by one that was ordered earlier in time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+
+from validator.ordering.barriers import Barriers, Carrier, carrier_text
+from validator.ordering.masks import Masks
+from validator.ordering.program import Event, EventKind
+from validator.ordering.result import WaitRow
+from validator.ordering.threads import describe
+
+__all__ = ["Order", "grid_order"]
+
+
+class Order:
+    """Threads that may be somewhere without having passed."""
+
+    def __init__(
+        self,
+        masks: Masks,
+        barriers: Barriers,
+        at_events: Mapping[int, int],
+        at_edges: Mapping[tuple[int, int], int] | None = None,
+    ) -> None:
+        self.masks = masks
+        self.barriers = barriers
+        self.own = dict(at_events)
+        """Instruction → threads that pass there by themselves."""
+        self.edges = dict(at_edges or {})
+        self.carriers: dict[int, tuple[Carrier, int]] = {}
+        """Instruction → barrier that carries order there and the threads it takes it from."""
+        self.at_events: dict[int, int] = dict(self.own)
+        self.state = self._settle()
+
+    def _settle(self) -> list[int]:
+        masks = self.masks
+        if not self.own and not self.edges:
+            return masks.reach
+        carriers = list(self.barriers.carriers)
+        while True:
+            self.at_events = dict(self.own)
+            for carrier in carriers:
+                event = carrier.event
+                sure = masks.everyone & ~masks.threads.holds(event.guard, event.index)[1]
+                self.at_events[event.index] = self.at_events.get(event.index, 0) | sure
+            state = masks.solve(self.at_events, self.edges)
+            sources = [(c, self.barriers.carries(c, state, self.at_events)) for c in carriers]
+            kept = [c for c, source in sources if source]
+            if len(kept) == len(carriers):
+                self.carriers = {c.event.index: (c, source) for c, source in sources}
+                return state
+            carriers = kept
+
+    def before(self, index: int) -> int:
+        """Threads that may stand just before an instruction without having passed."""
+        return self.masks.at(index, self.state, self.at_events)
+
+    def missing(self, event: Event) -> int:
+        """Threads that may execute an event without having passed."""
+        return self.before(event.index) & self.masks.threads.holds(event.guard, event.index)[0]
+
+    @cached_property
+    def alone(self) -> list[int]:
+        """Block → threads that may be at its start without having passed by themselves (no barrier counted)."""
+        return self.masks.solve(self.own, self.edges)
+
+    def helped(self) -> list[tuple[Carrier, int]]:
+        """Barriers that put a thread in order which has not passed by itself, in text order."""
+        result: list[tuple[Carrier, int]] = []
+        for index in sorted(self.carriers):
+            carrier, source = self.carriers[index]
+            if self.masks.at(index, self.state, self.at_events) & self.masks.executing(carrier.event):
+                result.append((carrier, source))
+        return result
+
+    def rows(self) -> list[WaitRow]:
+        """The barriers that matter, in words."""
+        line = self.masks.flow.program.line
+        return [
+            WaitRow(carrier.kind, line(carrier.event.index), carrier_text(carrier, source, self.masks.everyone))
+            for carrier, source in self.helped()
+        ]
+
+    def assumptions(self) -> list[str]:
+        return [
+            self.barriers.assumptions[carrier.event.index]
+            for carrier, _ in self.helped()
+            if carrier.event.index in self.barriers.assumptions
+        ]
+
+
+class _GridOrder(Order):
+    """Order behind `griddepcontrol.wait`."""
+
+    waits: tuple[Event, ...] = ()
+
+    def rows(self) -> list[WaitRow]:
+        everyone = self.masks.everyone
+        line = self.masks.flow.program.line
+        own = [
+            WaitRow("grid-wait", line(e.index), describe(self.masks.executing(e), everyone))
+            for e in self.waits
+            if self.masks.executing(e)
+        ]
+        return [*own, *super().rows()]
+
+
+def grid_order(masks: Masks, barriers: Barriers) -> Order:
+    """Order behind the grid waits of a kernel."""
+    waits = tuple(e for e in masks.flow.program.events if e.kind is EventKind.GRID_WAIT)
+    clears: dict[int, int] = {}
+    for event in waits:
+        sure = masks.everyone & ~masks.threads.holds(event.guard, event.index)[1]
+        clears[event.index] = clears.get(event.index, 0) | sure
+    order = _GridOrder(masks, barriers, clears)
+    order.waits = waits
+    return order
