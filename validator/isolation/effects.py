@@ -1,0 +1,96 @@
+"""What a module does when it is imported, besides defining things."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from validator.isolation.offpath.constants import name_of
+from validator.isolation.offpath.purity import Purity
+from validator.isolation.source import Source
+
+__all__ = ["INERT_DECORATORS", "Effect", "import_effects"]
+
+_QUIET = frozenset({"jit", "kernel", "autotune", "heuristics", "constexpr_function", "register_fake"})
+INERT_DECORATORS = frozenset(
+    {
+        "staticmethod", "classmethod", "property", "cached_property", "lru_cache", "cache", "wraps",
+        "dataclass", "contextmanager", "override", "overload", "final", "no_grad", "inference_mode",
+        "total_ordering", "setter", "asynccontextmanager",
+    }
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """One thing that importing a module does to something else."""
+
+    line: int
+    what: str
+    """Reads on from the module's name: "sets `x.y`", "calls `f`"."""
+    certain: bool
+    """False: a call whose effect is not known."""
+
+
+def import_effects(source: Source) -> Iterator[Effect]:
+    """Effects of importing the file, in order. A file that does not parse has one, unknown."""
+    if source.module is None:
+        yield Effect(source.line or 1, source.problem, False)
+        return
+    pure = Purity(lambda name: False)
+    yield from _effects(source.module.body, pure)
+
+
+def _effects(body: list[ast.stmt], pure: Purity) -> Iterator[Effect]:
+    for node in body:
+        match node:
+            case ast.Import() | ast.ImportFrom() | ast.Pass() | ast.Global():
+                pass
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                yield from _definition(node, pure)
+            case ast.If(test=test) | ast.While(test=test):
+                if name_of(test).split(".")[-1] != "TYPE_CHECKING" and not _is_main(test):
+                    yield from _effects(node.body, pure)
+                yield from _effects(node.orelse, pure)
+            case ast.Try():
+                for block in (node.body, *(h.body for h in node.handlers), node.orelse, node.finalbody):
+                    yield from _effects(block, pure)
+            case ast.For() | ast.With():
+                yield from _effects(node.body, pure)
+            case ast.Assign() | ast.AugAssign() | ast.AnnAssign() | ast.Delete():
+                yield from _store(node, pure)
+            case ast.Expr(value=value):
+                if not pure(value):
+                    certain = isinstance(value, ast.Call)
+                    yield Effect(node.lineno, f"calls `{_shown(value)}`", certain)
+
+
+def _definition(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef, pure: Purity) -> Iterator[Effect]:
+    for decorator in node.decorator_list:
+        name = name_of(decorator.func if isinstance(decorator, ast.Call) else decorator).split(".")[-1]
+        if name not in INERT_DECORATORS and name not in _QUIET:
+            yield Effect(
+                decorator.lineno, f"hands `{node.name}` to the decorator `{_shown(decorator)}`", "regist" in name
+            )
+    if isinstance(node, ast.ClassDef):
+        yield from _effects(node.body, pure)
+
+
+def _store(node: ast.Assign | ast.AugAssign | ast.AnnAssign | ast.Delete, pure: Purity) -> Iterator[Effect]:
+    targets = node.targets if isinstance(node, ast.Assign | ast.Delete) else [node.target]
+    for target in (t for whole in targets for t in ast.walk(whole)):
+        if isinstance(target, ast.Attribute | ast.Subscript) and isinstance(target.ctx, ast.Store | ast.Del):
+            yield Effect(node.lineno, f"sets `{ast.unparse(target)[:80]}`", True)
+    value = None if isinstance(node, ast.Delete) else node.value
+    if value is not None and not pure(value):
+        yield Effect(node.lineno, f"calls `{_shown(value)}` for a value", False)
+
+
+def _is_main(test: ast.expr) -> bool:
+    return isinstance(test, ast.Compare) and name_of(test.left) == "__name__"
+
+
+def _shown(node: ast.expr) -> str:
+    text = ast.unparse(node.func if isinstance(node, ast.Call) else node)
+    return text if len(text) <= 80 else text[:79] + "…"

@@ -1,0 +1,174 @@
+"""Off-path equivalence: with the switch off, each changed shared file does what it did before."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from validator.isolation.offpath.compare import Difference, Residue, compare
+from validator.isolation.offpath.constants import value_of
+from validator.isolation.offpath.facts import solve
+from validator.isolation.offpath.harmless import Harmless
+from validator.isolation.offpath.normalise import normalise
+from validator.isolation.offpath.switch import Off, OffForm, SwitchSpec
+from validator.isolation.offpath.world import World
+from validator.isolation.source import Sources
+
+__all__ = ["Fact", "FileProof", "Shown", "prove"]
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A difference with both texts, and the ways of being off under which it remains."""
+
+    difference: Difference
+    base_text: str
+    head_text: str
+    ways: tuple[Off, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """What the proof uses about an attribute or parameter."""
+
+    text: str
+    rests_on: str
+
+
+@dataclass(frozen=True, slots=True)
+class FileProof:
+    """The outcome for one changed file."""
+
+    path: str
+    ways: tuple[Off, ...]
+    differences: tuple[Shown, ...] = ()
+    """Empty and no `problem`: proven."""
+    residue: tuple[Residue, ...] = ()
+    facts: tuple[Fact, ...] = ()
+    problem: str = ""
+    """Why it could not be evaluated."""
+    line: int | None = None
+    reads_switch: bool = False
+
+
+def prove(base: Sources, head: Sources, switch: SwitchSpec, files: Sequence[tuple[str, str]]) -> tuple[FileProof, ...]:
+    """Settle each pair (path at base, path at head) of changed files outside the isolated paths."""
+    readable = [(b, h) for b, h in files if base.parse(b).module is not None and head.parse(h).module is not None]
+    forms = [
+        f for f in switch.forms() if f.way is not Off.CONTAINER_ABSENT or _container_may_be_absent(base, head, switch)
+    ]
+    found: dict[str, list[tuple[OffForm, Sequence[Residue | Difference], World]]] = {h: [] for _, h in files}
+    problems: dict[str, str] = {}
+    fresh = frozenset(n for b, h in readable for n in _new_globals(base, head, b, h))
+    for form in forms:
+        try:
+            head_world = solve(head, base, form, [h for _, h in readable], fresh)
+            base_world = World(base, form)
+        except RecursionError:
+            problems |= {h: "is nested too deeply to be evaluated" for _, h in readable}
+            continue
+        for old, new in readable:
+            try:
+                items = _items(base_world, head_world, old, new)
+            except RecursionError:
+                problems[new] = "is nested too deeply to be evaluated"
+                continue
+            found[new].append((form, items, head_world))
+    return tuple(_file_proof(base, head, old, new, found[new], problems.get(new, ""), forms) for old, new in files)
+
+
+def _items(base: World, head: World, old: str, new: str) -> list[Residue | Difference]:
+    left = normalise(base.residual(old), base.purity)
+    right = normalise(head.residual(new), head.purity)
+    return [*compare(left, right, Harmless(new, base, head))]
+
+
+def _file_proof(
+    base: Sources,
+    head: Sources,
+    old: str,
+    new: str,
+    found: Sequence[tuple[OffForm, Sequence[Residue | Difference], World]],
+    problem: str,
+    forms: Sequence[OffForm],
+) -> FileProof:
+    ways = tuple(f.way for f in forms)
+    for sources, path, side in ((base, old, "base"), (head, new, "head")):
+        source = sources.parse(path)
+        if source.module is None:
+            return FileProof(new, ways, problem=f"{source.problem} (at the {side})", line=source.line)
+    if problem or not found:
+        return FileProof(new, ways, problem=problem or "was not evaluated")
+    differences: dict[Difference, list[Off]] = {}
+    residue: dict[Residue, None] = {}
+    facts: dict[Fact, None] = {}
+    for form, items, world in found:
+        for item in items:
+            if isinstance(item, Residue):
+                residue[item] = None
+            else:
+                differences.setdefault(item, []).append(form.way)
+        facts |= dict.fromkeys(_facts(world, new))
+    before, after = base.parse(old), head.parse(new)
+    shown = [
+        Shown(
+            d,
+            before.text(d.base_line, d.base_end) if d.base_line else "",
+            after.text(d.head_line, d.head_end) if d.head_end >= d.head_line else "",
+            tuple(off),
+        )
+        for d, off in differences.items()
+    ]
+    shown.sort(key=lambda s: (s.difference.undecided, s.difference.line))
+    reads = any(world.seen_switch for _, _, world in found)
+    return FileProof(new, ways, tuple(shown), tuple(residue), tuple(facts), reads_switch=reads)
+
+
+def _facts(world: World, path: str) -> Iterable[Fact]:
+    used = {
+        n.attr for n in ast.walk(world.sources.parse(path).module or ast.Module([], [])) if isinstance(n, ast.Attribute)
+    }
+    for name, value in sorted(world.facts.attributes.items()):
+        if name in used:
+            yield Fact(
+                f"`.{name}` is {value_of(value)!r}",
+                "the name occurs nowhere in the base, and every store that can run sets it so",
+            )
+    for (where, owner, name), value in sorted(world.facts.of_class.items()):
+        if where == path:
+            yield Fact(
+                f"`{owner}.{name}` is {value_of(value)!r}",
+                "no base code uses it on this class, and every store that can run sets it so",
+            )
+    for (where, function, name), value in sorted(world.facts.parameters.items()):
+        if where == path:
+            yield Fact(
+                f"`{name}` of `{function}` is {value_of(value)!r}",
+                "it is its default, and no call that can run passes anything else",
+            )
+
+
+def _new_globals(base: Sources, head: Sources, old: str, new: str) -> set[str]:
+    return _assigned(head.parse(new).module) - _assigned(base.parse(old).module)
+
+
+def _assigned(module: ast.Module | None) -> set[str]:
+    return (
+        {n.id for n in ast.walk(module) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+        if module
+        else set()
+    )
+
+
+def _container_may_be_absent(base: Sources, head: Sources, switch: SwitchSpec) -> bool:
+    """Whether any code says that the container of the switch may be `None` or missing."""
+    if not switch.container:
+        return False
+    name = re.escape(switch.container)
+    pattern = re.compile(
+        rf"\b{name}\b(?:\s*:[^=\n]*)?\s*=\s*None\b|\b{name}\s+is\s+(?:not\s+)?None\b|\b{name}\s+or\b|\b{name}\s+and\b"
+        rf"|if\s+(?:not\s+)?[\w.]*\b{name}\s*[:)]|[\"']{name}[\"']|\b{name}\s*:\s*[^=\n]*(?:None|Optional)".encode()
+    )
+    return any(pattern.search(s.data(p)) for s in (base, head) for p in s.mentions(switch.container))

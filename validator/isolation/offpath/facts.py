@@ -1,0 +1,285 @@
+"""Facts about attributes and parameters with the switch off, as the largest set that no reachable store contradicts.
+
+A fact `x.name is None` is assumed for every attribute that some store sets to a constant; the files are evaluated
+under all assumptions; a reachable store of anything else removes its assumption, and the evaluation starts again.
+What is left holds by induction over the run: the first store that breaks a fact would be reachable under the facts.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from validator.isolation.offpath.constants import constant, is_constant, value_of
+from validator.isolation.offpath.scopes import FunctionNode
+from validator.isolation.offpath.switch import OffForm
+from validator.isolation.offpath.world import Facts, World, default_of
+from validator.isolation.source import Sources
+
+__all__ = ["Store", "functions_of", "solve"]
+
+_ROUNDS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """One store to an attribute."""
+
+    path: str
+    class_name: str
+    """Class whose `self` (or body) it goes through; empty: some other object."""
+    name: str
+    value: ast.expr | None
+    """None: not a plain assignment (`+=`, `del`, a loop target, `setattr`)."""
+    line: int
+
+
+def solve(head: Sources, base: Sources | None, form: OffForm, files: Iterable[str], fresh: frozenset[str]) -> World:
+    """A world for `head` with the facts that hold in these files. `base` None: it is the base itself, no facts."""
+    files = tuple(files)
+    facts = Facts()
+    if base is None:
+        return World(head, form, facts, fresh)
+    facts.parameters = dict(_new_parameters(head, base, files))
+    scopes = {(p, c, n): _scope_of_fact(head, base, p, c, n) for p in files for c, n in _stored_names(head, p)}
+    dropped: set[tuple[str, ...]] = set()
+    for _ in range(_ROUNDS):
+        if not _grow(World(head, form, facts, fresh), files, facts, scopes, dropped):
+            break
+    while _shrink(World(head, form, facts, fresh), files, facts, base, dropped):
+        pass
+    return World(head, form, facts, fresh)
+
+
+def _stored_names(sources: Sources, path: str) -> set[tuple[str, str]]:
+    """(class or "", attribute) of every attribute that the file stores."""
+    module = sources.parse(path).module
+    return {(s.class_name, s.name) for s in stores(path, module.body)} if module else set()
+
+
+def _scope_of_fact(head: Sources, base: Sources, path: str, class_name: str, name: str) -> str:
+    """`any`: the name is new to the whole tree; `class`: new to this class and its relatives; empty: no facts."""
+    if re.search(rb"setattr\([^\n]*[\"']" + name.encode() + rb"[\"']", b"\n".join(map(head.data, head.mentions(name)))):
+        return ""
+    if not base.mentions(name):
+        return "any"
+    return "class" if class_name and _new_to_class(head, base, path, class_name, name) else ""
+
+
+def _new_to_class(head: Sources, base: Sources, path: str, class_name: str, name: str) -> bool:
+    """Whether no base code can store this attribute on this class: by name, over the class and its relatives."""
+    module = base.parse(path).module if path in base else None
+    classes = {n.name: n for n in ast.walk(module) if isinstance(n, ast.ClassDef)} if module else {}
+    node = classes.get(class_name)
+    if node is None or any(name in (getattr(n, "attr", None), getattr(n, "id", None)) for n in ast.walk(node)):
+        return False
+    foreign = re.compile(
+        rb"(?<!self)(?<!cls)\." + name.encode() + rb"\s*(?::[^=\n]+)?=(?!=)|[\"']" + name.encode() + rb"[\"']"
+    )
+    family = re.compile(rb"\b" + class_name.encode() + rb"\b")
+    ancestors = _ancestors(base, path, node)
+    for other in {*base.mentions(name), *head.mentions(name)}:
+        data = (base if other in base else head).data(other) + (head.data(other) if other in head else b"")
+        if foreign.search(data):
+            return False
+        if other != path and (
+            family.search(data) or any(re.search(rb"\bclass\s+" + a.encode() + rb"\b", data) for a in ancestors)
+        ):
+            return False
+    relatives = {c for c, n in classes.items() if class_name in map(_last, n.bases)} | (ancestors & set(classes))
+    return not any(getattr(n, "attr", None) == name for c in relatives for n in ast.walk(classes[c]))
+
+
+def _last(node: ast.expr) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def _ancestors(sources: Sources, path: str, node: ast.ClassDef) -> set[str]:
+    """Simple names of the classes above, as far as this file and plain names tell."""
+    found: set[str] = set()
+    module = sources.parse(path).module
+    classes = {n.name: n for n in ast.walk(module) if isinstance(n, ast.ClassDef)} if module else {}
+    todo = [node]
+    while todo:
+        for name in filter(None, map(_last, todo.pop().bases)):
+            if name not in found:
+                found.add(name)
+                todo += [classes[name]] if name in classes else []
+    return found
+
+
+# Rounds ---------------------------------------------------------------------------------------------------------
+
+
+def _reachable(world: World, files: Iterable[str]) -> Iterator[Store]:
+    for path in files:
+        if world.sources.parse(path).module is not None:
+            yield from stores(path, world.residual(path))
+
+
+def _grow(
+    world: World,
+    files: tuple[str, ...],
+    facts: Facts,
+    scopes: dict[tuple[str, str, str], str],
+    dropped: set[tuple[str, ...]],
+) -> bool:
+    """Assume a constant for every attribute that some store sets to one. Whether anything was added."""
+    added = False
+    for store in _reachable(world, files):
+        scope = scopes.get((store.path, store.class_name, store.name), "")
+        if not scope or store.value is None or not is_constant(store.value):
+            continue
+        value = constant(value_of(store.value), store.value)
+        key = (store.path, store.class_name, store.name)
+        if scope == "any" and (store.name,) not in dropped and store.name not in facts.attributes:
+            facts.attributes[store.name] = value
+            added = True
+        elif scope == "class" and key not in dropped and key not in facts.of_class:
+            facts.of_class[key] = value
+            added = True
+    return added
+
+
+def _shrink(world: World, files: tuple[str, ...], facts: Facts, base: Sources, dropped: set[tuple[str, ...]]) -> bool:
+    """Remove what a reachable store or call contradicts. Whether anything was removed."""
+    removed = False
+
+    def disagrees(fact: ast.expr, value: ast.expr | None) -> bool:
+        return value is None or not is_constant(value) or ast.dump(value) != ast.dump(fact)
+
+    for store in _reachable(world, files):
+        fact = facts.attributes.get(store.name)
+        if fact is not None and disagrees(fact, store.value):
+            del facts.attributes[store.name]
+            dropped.add((store.name,))
+            removed = True
+        for key in [
+            k
+            for k in facts.of_class
+            if k[2] == store.name and (k[:2] == (store.path, store.class_name) or not store.class_name)
+        ]:
+            if disagrees(facts.of_class[key], store.value):
+                del facts.of_class[key]
+                dropped.add(key)
+                removed = True
+    for key in list(facts.parameters):
+        if _passed(world, files, base, key, facts.parameters[key]):
+            del facts.parameters[key]
+            removed = True
+    return removed
+
+
+def stores(path: str, body: list[ast.stmt], class_name: str = "", self_name: str = "") -> Iterator[Store]:
+    """Every store to an attribute in these statements, class bodies included."""
+    for node in body:
+        if isinstance(node, ast.ClassDef):
+            yield from _class_stores(path, node)
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield from stores(path, node.body, class_name, self_name)
+        else:
+            yield from _statement_stores(path, node, class_name, self_name)
+            for field in ("body", "orelse", "finalbody"):
+                yield from stores(path, getattr(node, field, []) or [], class_name, self_name)
+            for inner in [*getattr(node, "handlers", []), *getattr(node, "cases", [])]:
+                yield from stores(path, inner.body, class_name, self_name)
+
+
+def _class_stores(path: str, node: ast.ClassDef) -> Iterator[Store]:
+    for item in node.body:
+        if isinstance(item, ast.Assign | ast.AnnAssign) and item.value is not None:
+            for target in item.targets if isinstance(item, ast.Assign) else [item.target]:
+                if isinstance(target, ast.Name):
+                    yield Store(path, node.name, target.id, item.value, item.lineno)
+        elif isinstance(item, ast.FunctionDef | ast.AsyncFunctionDef):
+            positional = [*item.args.posonlyargs, *item.args.args]
+            yield from stores(path, item.body, node.name, positional[0].arg if positional else "")
+        elif isinstance(item, ast.ClassDef):
+            yield from _class_stores(path, item)
+
+
+def _statement_stores(path: str, node: ast.stmt, class_name: str, self_name: str) -> Iterator[Store]:
+    """Stores in one statement itself."""
+    plain = isinstance(node, ast.Assign | ast.AnnAssign)
+    value = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
+    blocks = {id(s) for f in ("body", "orelse", "finalbody") for s in getattr(node, f, []) or []}
+    todo: list[ast.AST] = [node]
+    direct = set(
+        map(
+            id,
+            node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else [],
+        )
+    )
+    while todo:
+        part = todo.pop()
+        if isinstance(part, ast.Attribute) and isinstance(part.ctx, ast.Store | ast.Del):
+            own = isinstance(part.value, ast.Name) and part.value.id == self_name and bool(self_name)
+            stored = value if plain and id(part) in direct else None
+            if not (isinstance(node, ast.AnnAssign) and node.value is None):
+                yield Store(path, class_name if own else "", part.attr, stored, part.lineno)
+        todo += [c for c in ast.iter_child_nodes(part) if id(c) not in blocks and not isinstance(c, ast.ExceptHandler)]
+
+
+# Parameters -----------------------------------------------------------------------------------------------------
+
+
+def functions_of(module: ast.Module | None) -> dict[str, FunctionNode]:
+    """Qualified name → function, for the module's functions and its classes' methods (the last definition wins)."""
+    found: dict[str, FunctionNode] = {}
+    for node in module.body if module else []:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            found[node.name] = node
+        elif isinstance(node, ast.ClassDef):
+            for item in node.body:
+                if isinstance(item, ast.FunctionDef | ast.AsyncFunctionDef):
+                    found[f"{node.name}.{item.name}"] = item
+    return found
+
+
+def _new_parameters(
+    head: Sources, base: Sources, files: Iterable[str]
+) -> Iterator[tuple[tuple[str, str, str], ast.expr]]:
+    """Parameters with a constant default that the head adds to functions of the base, behind all others."""
+    for path in files:
+        if path not in base:
+            continue
+        before = functions_of(base.parse(path).module)
+        for qualified, node in functions_of(head.parse(path).module).items():
+            old = before.get(qualified)
+            if old is None:
+                continue
+            positional = [a.arg for a in (*node.args.posonlyargs, *node.args.args)]
+            kept = [a.arg for a in (*old.args.posonlyargs, *old.args.args)]
+            if positional[: len(kept)] != kept or (old.args.vararg and positional != kept):
+                continue
+            new = [
+                *positional[len(kept) :],
+                *(a.arg for a in node.args.kwonlyargs if a.arg not in {k.arg for k in old.args.kwonlyargs}),
+            ]
+            for name in new:
+                default = default_of(node.args, name)
+                if default is not None and is_constant(default) and not (old.args.kwarg and base.mentions(name)):
+                    yield (path, qualified, name), default
+
+
+def _passed(world: World, files: Iterable[str], base: Sources, key: tuple[str, str, str], default: ast.expr) -> bool:
+    """Whether a reachable call in the changed files may hand this parameter something else than its default."""
+    _, qualified, name = key
+    old = functions_of(base.parse(key[0]).module)[qualified]
+    limit = len(old.args.posonlyargs) + len(old.args.args) - (1 if "." in qualified else 0)
+    *owner, short = qualified.split(".")
+    called = {short, *owner} if short == "__init__" else {short}
+    for path in files:
+        for node in (n for s in world.residual(path) for n in ast.walk(s)):
+            if not isinstance(node, ast.Call):
+                continue
+            for keyword in node.keywords:
+                if keyword.arg == name and (
+                    not is_constant(keyword.value) or ast.dump(keyword.value) != ast.dump(default)
+                ):
+                    return True
+            if _last(node.func) in called and len(node.args) > limit and not old.args.vararg:
+                return True
+    return False

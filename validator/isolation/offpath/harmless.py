@@ -1,0 +1,301 @@
+"""Whether something that only the head has can be told apart from the base while the switch is off."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import re
+import sys
+from collections.abc import Sequence
+
+from validator.isolation.effects import INERT_DECORATORS, import_effects
+from validator.isolation.offpath.compare import Context, Difference, Kind, Residue
+from validator.isolation.offpath.constants import is_constant, name_of, value_of
+from validator.isolation.offpath.world import World
+
+__all__ = ["Harmless"]
+
+_PLAIN_BASES = frozenset(
+    {
+        "object",
+        "ABC",
+        "Protocol",
+        "Generic",
+        "NamedTuple",
+        "TypedDict",
+        "Enum",
+        "StrEnum",
+        "IntEnum",
+        "Exception",
+        "ValueError",
+        "RuntimeError",
+        "Module",
+    }
+)
+_CLOSED = frozenset({"Enum", "StrEnum", "IntEnum", "Flag", "IntFlag"})
+
+
+class Harmless:
+    """Judges statements that only the head has."""
+
+    def __init__(self, path: str, base: World, head: World) -> None:
+        self.path = path
+        self.base = base
+        self.head = head
+        data = base.sources.parse(path).module
+        self.used = {n.id for n in ast.walk(data) if isinstance(n, ast.Name)} if data else set()
+        """Names that the base module uses anywhere."""
+
+    def __call__(self, node: ast.stmt, at: Context) -> Sequence[Residue | Difference]:
+        """Residue (harmless), a difference with its reason, or nothing: a difference that speaks for itself."""
+        match node:
+            case ast.Import() | ast.ImportFrom():
+                return self._import(node, at)
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef() if at.kind in ("module", "class"):
+                return self._definition(node, at)
+            case ast.Assign(targets=[ast.Attribute(attr=name)], value=value) if at.kind == "function":
+                return self._attribute_store(node, name, value)
+            case ast.Assign(targets=[ast.Name(id=name)], value=value) if at.kind != "function":
+                return self._name(node, name, value, at)
+            case ast.AnnAssign(target=ast.Name(id=name), value=value) if at.kind != "function":
+                return self._name(node, name, value, at)
+            case ast.Expr(value=ast.Dict(keys=[key], values=[value])):
+                return self._entry(node, key, value, at)
+        return ()
+
+    def _difference(
+        self, node: ast.stmt, at: Context, reason: str, lookup: str = "", *, undecided: bool = False
+    ) -> Difference:
+        return Difference(0, 0, node.lineno, node.end_lineno or node.lineno, at.inside, reason, lookup, undecided)
+
+    # Imports ---------------------------------------------------------------------------------------------------
+
+    def _import(self, node: ast.Import | ast.ImportFrom, at: Context) -> Sequence[Residue | Difference]:
+        sources = self.head.sources
+        alias = node.names[0]
+        module = alias.name if isinstance(node, ast.Import) else sources.resolve(self.path, node)
+        targets = [module] if isinstance(node, ast.Import) else [module, f"{module}.{alias.name}"]
+        paths = [p for p in map(sources.module_path, targets) if p]
+        if any(map(sources.isolated, paths)):
+            return [
+                self._difference(
+                    node, at, f"imports `{targets[-1]}` from inside the isolated package, and runs with the switch off"
+                )
+            ]
+        bound = alias.asname or alias.name.split(".")[0]
+        if at.kind == "module" and (bound == "*" or bound in self.used or self.base.binds(self.path, bound)):
+            known = self.base.bindings(self.path).get(bound, [])
+            same = (
+                isinstance(node, ast.Import)
+                and not alias.asname
+                and known
+                and all(isinstance(n, ast.Import) for n in known)
+            )
+            if not same:
+                return [self._difference(node, at, f"binds `{bound}`, which the base module uses")]
+        for path in paths:
+            effect = next(iter(import_effects(sources.parse(path))), None)
+            if effect is not None and path not in self.base.sources:
+                return [
+                    self._difference(node, at, f"loads `{path}`, whose line {effect.line} {effect.what} when imported")
+                ]
+        top = module.split(".")[0]
+        if (
+            not paths
+            and module != "__future__"
+            and top not in sys.stdlib_module_names
+            and not self._imported_at_base(top)
+        ):
+            return [self._difference(node, at, f"loads `{top}`, which nothing in the base imports")]
+        return [Residue(Kind.MODULE_LOADED, f"`{module}` is loaded in `{self.path}` as well", node.lineno)]
+
+    def _imported_at_base(self, top: str) -> bool:
+        pattern = re.compile(rb"^[ \t]*(?:import|from)[ \t]+" + re.escape(top.encode()) + rb"\b", re.M)
+        return any(pattern.search(self.base.sources.data(p)) for p in self.base.sources.mentions(top))
+
+    # Definitions -----------------------------------------------------------------------------------------------
+
+    def _definition(
+        self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef, at: Context
+    ) -> Sequence[Residue | Difference]:
+        if at.kind == "module" and (
+            self.base.binds(self.path, node.name) or node.name in self.used or hasattr(builtins, node.name)
+        ):
+            return [self._difference(node, at, f"`{node.name}` takes the place of a name that the base module uses")]
+        for decorator in node.decorator_list:
+            plain = name_of(decorator.func if isinstance(decorator, ast.Call) else decorator)
+            if plain.split(".")[-1] not in INERT_DECORATORS:
+                return [
+                    self._difference(
+                        decorator_place(node, decorator),
+                        at,
+                        f"the decorator `{plain or ast.unparse(decorator)}` runs when the module is imported and may register `{node.name}`",
+                    )
+                ]
+        if isinstance(node, ast.ClassDef):
+            hook = self._subclass_hook(node)
+            if hook:
+                return [
+                    self._difference(node, at, f"`{node.name}` is found through {hook[0]}", hook[1], undecided=True)
+                ]
+        else:
+            defaults = [d for d in [*node.args.defaults, *node.args.kw_defaults] if d]
+            if not all(map(self.head.purity, defaults)):
+                return [self._difference(node, at, "a default argument calls something when the module is imported")]
+        if at.kind == "class":
+            found = self._discovered(node, node.name, at)
+            if found:
+                return found
+        what = "method" if at.kind == "class" else "class" if isinstance(node, ast.ClassDef) else "function"
+        return [
+            Residue(
+                Kind.NEW_DEFINITION, f"new {what} `{node.name}`, which nothing reaches with the switch off", node.lineno
+            )
+        ]
+
+    def _subclass_hook(self, node: ast.ClassDef) -> tuple[str, str] | None:
+        """A hook of a base class that sees new subclasses."""
+        if any(k.arg == "metaclass" and name_of(k.value).split(".")[-1] != "ABCMeta" for k in node.keywords):
+            return "its metaclass", f"{self.path}:{node.lineno}"
+        for name in (name_of(b).split(".")[-1] for b in node.bases):
+            if name in _PLAIN_BASES or not name:
+                continue
+            for path in self.base.sources.mentions(name):
+                data = self.base.sources.data(path)
+                for word in (rb"__init_subclass__", rb"\b" + name.encode() + rb"\.__subclasses__"):
+                    match = re.search(word, data)
+                    if match and (b"class " + name.encode() in data or b"__subclasses__" in word):
+                        return f"`{match[0].decode()}`", f"{path}:{data.count(bytes([10]), 0, match.start()) + 1}"
+        return None
+
+    def _discovered(self, node: ast.stmt, name: str, at: Context) -> Sequence[Difference]:
+        """A new member that base code finds by its name, or that overrides one."""
+        if name.startswith("__") and name.endswith("__"):
+            return [self._difference(node, at, f"`{name}` is called by the interpreter, not by name", undecided=True)]
+        ancestor = self._overridden(name, at)
+        if ancestor:
+            return [self._difference(node, at, f"`{name}` overrides `{ancestor[0]}`", ancestor[1])]
+        by_text = re.compile(rb"[\"']" + re.escape(name.encode()) + rb"[\"']")
+        by_read = re.compile(rb"\." + re.escape(name.encode()) + rb"\b")
+        for pattern in (by_text, by_read):
+            for path in self.base.sources.mentions(name):
+                data = self.base.sources.data(path)
+                match = pattern.search(data)
+                if match:
+                    line = data.count(b"\n", 0, match.start()) + 1
+                    return [
+                        self._difference(
+                            node, at, f"shared code looks up `{name}` by name", f"{path}:{line}", undecided=True
+                        )
+                    ]
+        return ()
+
+    def _overridden(self, name: str, at: Context) -> tuple[str, str] | None:
+        todo = [name_of(b).split(".")[-1] for b in at.owner.bases] if at.owner else []
+        seen: set[str] = set()
+        while todo:
+            base = todo.pop()
+            if not base or base in seen or len(seen) > 50:
+                continue
+            seen.add(base)
+            for path in self.base.sources.mentions(base):
+                if not re.search(rb"\bclass\s+" + base.encode() + rb"\b", self.base.sources.data(path)):
+                    continue
+                module = self.base.sources.parse(path).module
+                for found in ast.walk(module) if module else ():
+                    if isinstance(found, ast.ClassDef) and found.name == base:
+                        todo += [name_of(b).split(".")[-1] for b in found.bases]
+                        for item in found.body:
+                            if getattr(item, "name", None) == name:
+                                return f"{base}.{name}", f"{path}:{item.lineno}"
+        return None
+
+    # Stores and names ------------------------------------------------------------------------------------------
+
+    def _attribute_store(self, node: ast.Assign, name: str, value: ast.expr) -> Sequence[Residue | Difference]:
+        fact = name in self.head.facts.attributes or any(key[2] == name for key in self.head.facts.of_class)
+        if not self.head.purity(value) or not (fact or not self.base.sources.mentions(name)):
+            return ()
+        return [
+            Residue(
+                Kind.ATTRIBUTE_STORE,
+                f"`.{name} = {ast.unparse(value)}` is stored; no code of the base reads it",
+                node.lineno,
+            )
+        ]
+
+    def _name(self, node: ast.stmt, name: str, value: ast.expr | None, at: Context) -> Sequence[Residue | Difference]:
+        if at.kind == "module":
+            if self.base.binds(self.path, name) or name in self.used or hasattr(builtins, name):
+                return ()
+            if value is not None and not self.head.purity(value):
+                return [self._difference(node, at, f"the value of `{name}` runs code when the module is imported")]
+            return [Residue(Kind.NEW_NAME, f"new name `{name}`", node.lineno)]
+        if at.owner and any(name_of(b).split(".")[-1] in _CLOSED for b in at.owner.bases):
+            return [
+                self._difference(
+                    node, at, f"`{name}` is a new member of an enumeration: code that lists its members sees it"
+                )
+            ]
+        switch = self.head.form.switch
+        if name == switch.name:
+            return self._switch_default(node, value, at)
+        if value is None:
+            if at.owner and (at.owner.decorator_list or at.owner.bases):
+                return [self._difference(node, at, f"`{name}` is a new field without a default")]
+            return [Residue(Kind.ANNOTATION, f"`{name}` is declared", node.lineno)]
+        if not self.head.purity(value):
+            return [self._difference(node, at, f"the value of `{name}` runs code when the module is imported")]
+        found = self._discovered(node, name, at)
+        if found:
+            return found
+        kind = Kind.NEW_FIELD if isinstance(node, ast.AnnAssign) else Kind.ATTRIBUTE_STORE
+        return [Residue(kind, f"new class attribute `{name}` = {ast.unparse(value)}", node.lineno)]
+
+    def _switch_default(self, node: ast.stmt, value: ast.expr | None, at: Context) -> Sequence[Residue | Difference]:
+        """The switch's own definition: what stands there must be what the manifest says."""
+        declared = self.head.form.switch.default
+        given = value
+        if isinstance(value, ast.Call):
+            given = next((k.value for k in value.keywords if k.arg == "default"), value.args[0] if value.args else None)
+        if (
+            given is None
+            or not is_constant(given)
+            or value_of(given) != declared
+            or type(value_of(given)) is not type(declared)
+        ):
+            shown = ast.unparse(given) if given is not None else "nothing"
+            return [
+                self._difference(node, at, f"the switch's default is {shown} here and {declared!r} in the manifest")
+            ]
+        return [
+            Residue(
+                Kind.NEW_FIELD,
+                f"the switch `{node_name(node)}`, off by default: it shows in `repr`, comparison and conversions",
+                node.lineno,
+            )
+        ]
+
+    def _entry(
+        self, node: ast.stmt, key: ast.expr | None, value: ast.expr, at: Context
+    ) -> Sequence[Residue | Difference]:
+        name = value_of(key) if key is not None else None
+        if not isinstance(name, str) or not self.head.purity(value):
+            return ()
+        if name == self.head.form.switch.name:
+            return [Residue(Kind.NEW_NAME, f"the switch `{name}` among its kind", node.lineno)]
+        reason = f"a new entry `{name}` in a table that shared code looks up by key"
+        return [self._difference(node, at, reason, f"{self.path}:{node.lineno}", undecided=True)]
+
+
+def node_name(node: ast.stmt) -> str:
+    """Name that a store in a class body binds."""
+    target = (
+        node.target if isinstance(node, ast.AnnAssign) else node.targets[0] if isinstance(node, ast.Assign) else None
+    )
+    return target.id if isinstance(target, ast.Name) else ""
+
+
+def decorator_place(node: ast.stmt, decorator: ast.expr) -> ast.stmt:
+    """A statement that stands where the decorator does."""
+    return ast.copy_location(ast.Expr(value=decorator), decorator)

@@ -1,0 +1,265 @@
+"""One canonical shape for code that does the same: dead stores gone, aliases followed, branches in one form."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterator
+from typing import TypeVar
+
+from validator.isolation.offpath.constants import name_of, negate
+from validator.isolation.offpath.purity import Purity
+from validator.isolation.offpath.scopes import FunctionNode, Scope, walk_scope
+
+__all__ = ["normalise"]
+
+_Node = TypeVar("_Node", bound=ast.AST)
+_LEAVE = ast.Return | ast.Raise | ast.Break | ast.Continue
+
+
+def normalise(body: list[ast.stmt], pure: Purity) -> list[ast.stmt]:
+    """The statements of a module in canonical shape."""
+    return [_definition(s, pure) for s in _shape(body)]
+
+
+def _definition(node: ast.stmt, pure: Purity) -> ast.stmt:
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        return _function(node, pure)
+    if isinstance(node, ast.ClassDef):
+        return _with(node, body=[_definition(s, pure) for s in _shape(node.body)])
+    if isinstance(node, ast.If | ast.Try | ast.With):
+        return _with(node, **{f: [_definition(s, pure) for s in getattr(node, f)] for f in _block_fields(node)})
+    return node
+
+
+def _function(node: FunctionNode, pure: Purity) -> FunctionNode:
+    scope = Scope.of(node.body, node.args)
+    body = node.body
+    if not scope.dynamic:
+        for _ in range(20):
+            before = sum(1 for s in body for _ in ast.walk(s))
+            body = _drop_dead(_follow_aliases(body, scope, pure), scope, pure)
+            if sum(1 for s in body for _ in ast.walk(s)) == before:
+                break
+    body = _shape(body)
+    while body and isinstance(body[-1], ast.Return) and _none(body[-1].value):
+        body = body[:-1]
+    return _with(node, body=[_definition(s, pure) for s in body])
+
+
+def _with(node: _Node, **fields: object) -> _Node:
+    values = dict(ast.iter_fields(node))
+    values.update(fields)
+    return ast.copy_location(type(node)(**values), node)
+
+
+def _none(node: ast.expr | None) -> bool:
+    return node is None or (isinstance(node, ast.Constant) and node.value is None)
+
+
+def _block_fields(node: ast.AST) -> list[str]:
+    return [f for f in ("body", "orelse", "finalbody") if isinstance(getattr(node, f, None), list)]
+
+
+# Shape ----------------------------------------------------------------------------------------------------------
+
+
+def _shape(body: list[ast.stmt]) -> list[ast.stmt]:
+    """Branches in one form: no `else` behind a branch that leaves, no `not`, no nested `if` that is an `and`."""
+    out: list[ast.stmt] = []
+    for i, statement in enumerate(body):
+        if isinstance(statement, ast.Pass):
+            continue
+        if isinstance(statement, ast.Import | ast.ImportFrom):
+            out += [ast.copy_location(_with(statement, names=[alias]), alias) for alias in statement.names]
+            continue
+        if not isinstance(statement, ast.If):
+            out.append(_inner(statement))
+            continue
+        shaped = _shape_if(statement)
+        rest = shaped.orelse
+        if rest and shaped.body and _leaves(shaped.body):
+            return [*out, _with(shaped, orelse=[]), *_shape([*rest, *body[i + 1 :]])]
+        out.append(shaped)
+    return out
+
+
+def _inner(node: ast.stmt) -> ast.stmt:
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return node
+    fields: dict[str, object] = {f: _shape(getattr(node, f)) for f in _block_fields(node)}
+    if isinstance(node, ast.Try):
+        fields["handlers"] = [_with(h, body=_shape(h.body)) for h in node.handlers]
+    if isinstance(node, ast.Match):
+        fields["cases"] = [ast.match_case(pattern=c.pattern, guard=c.guard, body=_shape(c.body)) for c in node.cases]
+    if isinstance(node, ast.Return) and _none(node.value):
+        fields["value"] = None
+    return _with(node, **fields) if fields else node
+
+
+def _shape_if(node: ast.If) -> ast.If:
+    test, body, orelse = node.test, _shape(node.body), _shape(node.orelse)
+    if not body or (orelse and isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)):
+        test, body, orelse = negate(test), orelse, body
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not) and isinstance(test.operand, ast.UnaryOp):
+        inner = test.operand
+        test = inner.operand if isinstance(inner.op, ast.Not) else test
+    if not orelse and len(body) == 1 and isinstance(body[0], ast.If) and not body[0].orelse:
+        parts = [*_conjuncts(test), *_conjuncts(body[0].test)]
+        test, body = ast.copy_location(ast.BoolOp(op=ast.And(), values=parts), test), body[0].body
+    return _with(node, test=test, body=body, orelse=orelse)
+
+
+def _conjuncts(node: ast.expr) -> list[ast.expr]:
+    return node.values if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.And) else [node]
+
+
+def _leaves(body: list[ast.stmt]) -> bool:
+    last = body[-1]
+    if isinstance(last, ast.If):
+        return bool(last.orelse) and _leaves(last.body) and _leaves(last.orelse)
+    return isinstance(last, _LEAVE)
+
+
+# Names ----------------------------------------------------------------------------------------------------------
+
+
+def _loads(body: list[ast.stmt]) -> Counter[str]:
+    return Counter(
+        n.id for s in body for n in ast.walk(s) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load | ast.Del)
+    )
+
+
+def _drop_dead(body: list[ast.stmt], scope: Scope, pure: Purity) -> list[ast.stmt]:
+    """Without stores to local names that nothing reads and whose value has no effect."""
+    loads = _loads(body)
+
+    def dead(node: ast.stmt) -> bool:
+        return (
+            isinstance(node, ast.Assign)
+            and all(isinstance(t, ast.Name) and not loads[t.id] and t.id not in scope.shared for t in node.targets)
+            and pure(node.value)
+        )
+
+    return _filter(body, dead)
+
+
+def _filter(body: list[ast.stmt], dead: object) -> list[ast.stmt]:
+    assert callable(dead)
+    out: list[ast.stmt] = []
+    for node in body:
+        if dead(node):
+            continue
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            out.append(node)
+            continue
+        fields: dict[str, object] = {f: _filter(getattr(node, f), dead) for f in _block_fields(node)}
+        if isinstance(node, ast.Try):
+            fields["handlers"] = [_with(h, body=_filter(h.body, dead)) for h in node.handlers]
+        out.append(_with(node, **fields) if fields else node)
+    return out
+
+
+def _follow_aliases(body: list[ast.stmt], scope: Scope, pure: Purity) -> list[ast.stmt]:
+    """`step = kda.step; step(x)` → `kda.step(x)`, where nothing can have changed `kda.step` in between."""
+    out = list(body)
+    for i, node in enumerate(out):
+        if not (isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name)):
+            continue
+        name, value = node.targets[0].id, node.value
+        path = name_of(value)
+        if not path or scope.bindings[name] != 1 or name in scope.shared or not pure(value):
+            continue
+        root = path.split(".")[0]
+        if scope.bindings[root] > 1 or root in scope.shared:
+            continue
+        rest = out[i + 1 :]
+        if not _loads(rest)[name] or _in_nested(rest, name):
+            continue
+        if "." not in path or _used_before_effects(rest, name):
+            return [*out[:i], *(_Substitute(name, value).visit(_clone(s)) for s in rest)]
+    return out
+
+
+def _in_nested(body: list[ast.stmt], name: str) -> bool:
+    """Whether a nested function or comprehension reads the name: it may run later."""
+    own = sum(isinstance(n, ast.Name) and n.id == name for n in walk_scope(body))
+    every = sum(isinstance(n, ast.Name) and n.id == name for s in body for n in ast.walk(s))
+    return own != every
+
+
+def _used_before_effects(body: list[ast.stmt], name: str) -> bool:
+    """Whether every read of the name comes before anything that could store to what it stands for."""
+    left = _loads(body)[name]
+    for event in _events(body):
+        if event == name:
+            left -= 1
+            if not left:
+                return True
+        elif event is None:
+            return False
+    return not left
+
+
+def _events(body: list[ast.stmt]) -> Iterator[str | None]:
+    """Names read, in the order of evaluation; None where an effect may happen (also: where control may turn)."""
+    for node in body:
+        if isinstance(node, ast.Expr | ast.Return) and node.value is not None:
+            yield from _expression_events(node.value)
+        elif isinstance(node, ast.Assign):
+            yield from _expression_events(node.value)
+            if not all(isinstance(t, ast.Name) for t in node.targets):
+                yield None
+        elif isinstance(node, ast.If):
+            yield from _expression_events(node.test)
+            yield from _events(node.body)
+            yield from _events(node.orelse)
+        else:
+            yield None
+            return
+
+
+def _expression_events(node: ast.expr) -> Iterator[str | None]:
+    match node:
+        case ast.Name(id=name):
+            yield name
+        case ast.Call(func=function, args=args, keywords=keywords):
+            yield from _expression_events(function)
+            for part in [*args, *(k.value for k in keywords)]:
+                yield from _expression_events(part)
+            yield None
+        case ast.Lambda():
+            return
+        case ast.Await() | ast.Yield() | ast.YieldFrom() | ast.NamedExpr():
+            yield None
+        case _:
+            for child in ast.iter_child_nodes(node):
+                if isinstance(child, ast.expr):
+                    yield from _expression_events(child)
+                elif isinstance(child, ast.comprehension):
+                    yield None
+
+
+class _Substitute(ast.NodeTransformer):
+    """Replaces reads of a name by an expression."""
+
+    def __init__(self, name: str, value: ast.expr) -> None:
+        self.name = name
+        self.value = value
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        """A read of the name becomes the value, which keeps its own place."""
+        return self.value if node.id == self.name and isinstance(node.ctx, ast.Load) else node
+
+
+def _clone(node: _Node) -> _Node:
+    """A deep copy of the tree: substitution must not reach nodes that others hold."""
+    fields: dict[str, object] = {}
+    for name, value in ast.iter_fields(node):
+        if isinstance(value, ast.AST):
+            fields[name] = _clone(value)
+        elif isinstance(value, list):
+            fields[name] = [_clone(v) if isinstance(v, ast.AST) else v for v in value]
+        else:
+            fields[name] = value
+    return ast.copy_location(type(node)(**fields), node)

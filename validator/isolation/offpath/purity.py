@@ -1,0 +1,79 @@
+"""Whether dropping an expression drops an effect."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from typing import Final
+
+from validator.isolation.offpath.constants import name_of
+
+__all__ = ["Purity", "rebuildable"]
+
+_BUILTINS: Final = frozenset(
+    {
+        "abs", "all", "any", "bool", "bytes", "callable", "dict", "divmod", "float", "frozenset", "getattr",
+        "hasattr", "hash", "id", "int", "isinstance", "issubclass", "len", "list", "max", "min", "object",
+        "range", "repr", "round", "set", "slice", "sorted", "str", "sum", "super", "tuple", "type", "zip",
+        "enumerate",
+    }
+)  # fmt: skip
+_METHODS: Final = frozenset({"lower", "upper", "strip", "startswith", "endswith", "keys", "values", "items", "isdigit"})
+_FUNCTIONS: Final = frozenset(
+    {
+        "os.environ.get", "os.getenv", "os.path.join", "os.path.dirname", "os.path.abspath",
+        "logging.getLogger", "init_logger", "typing.TypeVar", "TypeVar", "NewType", "ParamSpec", "namedtuple",
+        "collections.namedtuple", "re.compile", "dataclasses.field", "field", "Field", "pydantic.Field", "Path",
+        "pathlib.Path", "threading.Lock", "threading.local", "contextvars.ContextVar", "ContextVar",
+        "frozenset", "defaultdict", "collections.defaultdict", "OrderedDict", "deque", "math.sqrt", "math.log",
+        "math.ceil", "importlib.util.find_spec",
+    }
+)  # fmt: skip
+_PLAIN: Final = (
+    ast.Constant, ast.Name, ast.Attribute, ast.Subscript, ast.Compare, ast.BoolOp, ast.UnaryOp, ast.BinOp, ast.IfExp,
+    ast.Tuple, ast.List, ast.Set, ast.Dict, ast.JoinedStr, ast.FormattedValue, ast.Slice, ast.Starred, ast.keyword,
+    ast.Load, ast.operator, ast.cmpop, ast.boolop, ast.unaryop,
+)  # fmt: skip
+
+
+class Purity:
+    """Judges expressions. Attribute reads count as free of effects unless the tree defines such a property."""
+
+    def __init__(self, computed: Callable[[str], bool]) -> None:
+        self.computed = computed
+        """Whether reading an attribute of this name may run code of the tree (a property)."""
+
+    def __call__(self, node: ast.expr | None) -> bool:
+        """True: evaluating it changes nothing that other code can see (it may still raise or take time)."""
+        todo: list[ast.AST] = [node] if node is not None else []
+        while todo:
+            part = todo.pop()
+            if isinstance(part, ast.Lambda):
+                continue
+            if isinstance(part, ast.Call):
+                if not self._known(part):
+                    return False
+                todo += [*part.args, *(k.value for k in part.keywords)]
+                if isinstance(part.func, ast.Attribute):
+                    todo.append(part.func.value)
+                continue
+            if not isinstance(part, _PLAIN) or (isinstance(part, ast.Attribute) and self.computed(part.attr)):
+                return False
+            todo.extend(ast.iter_child_nodes(part))
+        return True
+
+    def _known(self, node: ast.Call) -> bool:
+        if isinstance(node.func, ast.Name) and node.func.id in _BUILTINS:
+            return True
+        if name_of(node.func) in _FUNCTIONS:
+            return True
+        if not isinstance(node.func, ast.Attribute):
+            return False
+        if node.func.attr == "get":
+            return bool(node.args) and isinstance(node.args[0], ast.Constant) and isinstance(node.args[0].value, str)
+        return node.func.attr in _METHODS and all(isinstance(a, ast.Constant | ast.Tuple) for a in node.args)
+
+
+def rebuildable(node: ast.expr) -> bool:
+    """A name, constant or attribute chain: reading it again gives the same object unless something was stored."""
+    return isinstance(node, ast.Constant) or bool(name_of(node))

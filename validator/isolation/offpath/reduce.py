@@ -1,0 +1,308 @@
+"""Partial evaluation of expressions with the switch off.
+
+Every step replaces an expression by one that gives the same value and the same effects. What cannot be decided stays.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from validator.isolation.offpath.constants import (
+    UNKNOWN,
+    call,
+    compare,
+    constant,
+    is_constant,
+    name_of,
+    negate,
+    truth,
+    value_of,
+)
+from validator.isolation.offpath.scopes import Scope, bound_names, parameters, walk_scope
+
+if TYPE_CHECKING:
+    from validator.isolation.offpath.world import World
+
+__all__ = ["Place", "Reducer"]
+
+
+class Place:
+    """Where code stands: file, class, function; with what is known about its local names."""
+
+    def __init__(self, path: str, scope: Scope, class_name: str = "", self_name: str = "") -> None:
+        self.path = path
+        self.scope = scope
+        self.class_name = class_name
+        """Innermost class of the method, empty outside classes."""
+        self.self_name = self_name
+        """First parameter of the method."""
+        self.env: dict[str, ast.expr] = {}
+        """Local name → constant (or an empty display that nothing changes)."""
+        self.module_level = False
+        self.imports: dict[str, ast.Import | ast.ImportFrom] = {}
+        """Local name → the import that alone binds it."""
+        self.read_only: frozenset[str] = frozenset()
+        """Local names whose every use is a read of a key or a membership test: an empty display stays empty."""
+
+    def enter(self, body: list[ast.stmt]) -> None:
+        """Look at the function's own statements for imports and for names that are only read from."""
+        for node in walk_scope(body):
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                for name in bound_names([node]):
+                    if self.scope.bindings[name] == 1:
+                        self.imports[name] = node
+        uses = Counter(
+            n.id for s in body for n in ast.walk(s) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)
+        )
+        reads = Counter(name for s in body for n in ast.walk(s) for name in _key_reads(n))
+        self.read_only = frozenset(name for name, count in uses.items() if reads[name] == count)
+
+    def may_know(self, name: str) -> bool:
+        """Whether a value of this name may be propagated: no other scope rebinds it."""
+        return name not in self.scope.shared and not self.scope.dynamic
+
+    def local(self, name: str) -> bool:
+        """Whether the name belongs to the function."""
+        return not self.module_level and name in self.scope.bindings
+
+
+class Reducer:
+    """Reduces expressions at one place."""
+
+    def __init__(self, world: World, place: Place) -> None:
+        self.world = world
+        self.place = place
+        self.pure = world.purity
+
+    def test(self, node: ast.expr) -> ast.expr:
+        """Reduce where only the truth of the result counts."""
+        return self.expr(node, test=True)
+
+    def expr(self, node: ast.expr, *, test: bool = False) -> ast.expr:
+        """The reduced expression; a new node, the given one is not changed."""
+        match node:
+            case ast.BoolOp():
+                return self._bool(node, test)
+            case ast.UnaryOp(op=ast.Not()):
+                return negate(self.test(node.operand))
+            case ast.IfExp():
+                return self._conditional(node, test)
+            case ast.NamedExpr():
+                value = self.expr(node.value)
+                self.place.env.pop(node.target.id, None)
+                return ast.copy_location(ast.NamedExpr(target=node.target, value=value), node)
+            case ast.Lambda():
+                return self._shadowed(node, parameters(node.args))
+            case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
+                names = [n.id for g in node.generators for n in ast.walk(g.target) if isinstance(n, ast.Name)]
+                return self._shadowed(node, names)
+            case ast.Constant():
+                return node
+        return self._fold(self.children(node))
+
+    def children(self, node: ast.expr) -> ast.expr:
+        """A copy with reduced children."""
+        fields: dict[str, Any] = {}
+        for name, value in ast.iter_fields(node):
+            if isinstance(value, ast.expr):
+                fields[name] = self.expr(value)
+            elif isinstance(value, list):
+                fields[name] = [self._part(v) for v in value]
+            else:
+                fields[name] = value
+        return ast.copy_location(type(node)(**fields), node)
+
+    def _part(self, value: object) -> object:
+        if isinstance(value, ast.expr):
+            return self.expr(value)
+        if isinstance(value, ast.keyword):
+            return ast.copy_location(ast.keyword(arg=value.arg, value=self.expr(value.value)), value)
+        if isinstance(value, ast.comprehension):
+            return ast.comprehension(
+                target=value.target,
+                iter=self.expr(value.iter),
+                ifs=[self.test(i) for i in value.ifs],
+                is_async=value.is_async,
+            )
+        return value
+
+    def _shadowed(self, node: ast.expr, names: Iterable[str]) -> ast.expr:
+        """Reduce inside a scope of its own: its names hide ours, and it may run later than now."""
+        saved, scope = self.place.env, self.place.scope
+        once = {k: v for k, v in saved.items() if scope.bindings[k] == 1 and is_constant(v)}
+        self.place.env = {k: v for k, v in once.items() if k not in set(names)}
+        hidden = Scope(scope.bindings + type(scope.bindings)(names), scope.shared, scope.dynamic)
+        module_level, self.place.module_level, self.place.scope = self.place.module_level, False, hidden
+        if module_level:
+            self.place.scope = Scope(type(scope.bindings)(names), scope.shared, scope.dynamic)
+        try:
+            return self.children(node)
+        finally:
+            self.place.env, self.place.scope, self.place.module_level = saved, scope, module_level
+
+    def _bool(self, node: ast.BoolOp, test: bool) -> ast.expr:
+        decides = isinstance(node.op, ast.Or)
+        kept: list[ast.expr] = []
+        for i, part in enumerate(node.values):
+            last = i == len(node.values) - 1
+            value = self.expr(part, test=test or not last)
+            if isinstance(value, ast.BoolOp) and type(value.op) is type(node.op):
+                kept += value.values
+                continue
+            known = truth(value) if self.pure(value) else None
+            if known is (not decides) and not last:
+                continue
+            if known is (not decides) and last and test and kept:
+                continue
+            if known is decides:
+                if test and all(map(self.pure, kept)):
+                    return constant(decides, node)
+                kept.append(value)
+                break
+            kept.append(value)
+        if len(kept) == 1:
+            return kept[0]
+        return ast.copy_location(ast.BoolOp(op=node.op, values=kept), node)
+
+    def _conditional(self, node: ast.IfExp, test: bool) -> ast.expr:
+        condition = self.test(node.test)
+        known = truth(condition) if self.pure(condition) else None
+        if known is not None:
+            return self.expr(node.body if known else node.orelse, test=test)
+        return ast.copy_location(
+            ast.IfExp(test=condition, body=self.expr(node.body, test=test), orelse=self.expr(node.orelse, test=test)),
+            node,
+        )
+
+    def _fold(self, node: ast.expr) -> ast.expr:
+        """One reduction step on a node whose children are reduced."""
+        found = self.world.form.read(node)
+        if found is not None and not self._broken(node) and all(self.pure(p) for p in _parts(node)):
+            self.world.seen_switch = True
+            return found
+        match node:
+            case ast.Name(ctx=ast.Load()):
+                return self._name(node)
+            case ast.Attribute(ctx=ast.Load()):
+                return self._attribute(node)
+            case ast.Compare(ops=[op], comparators=[right]):
+                value = compare(value_of(node.left), op, _members(right)) if _both(node.left, right) else UNKNOWN
+                if value is UNKNOWN and isinstance(op, ast.In | ast.NotIn) and _empty(right) and self.pure(node.left):
+                    value = isinstance(op, ast.NotIn)
+                return node if value is UNKNOWN else constant(value, node)
+            case ast.Call():
+                return self._call(node)
+        return node
+
+    def _broken(self, node: ast.expr) -> bool:
+        """Whether the read is of an attribute or key of `None`: an error, not a value."""
+        target = node.func if isinstance(node, ast.Call) else node
+        if isinstance(target, ast.Attribute | ast.Subscript):
+            return isinstance(target.value, ast.Constant) and target.value.value is None
+        return False
+
+    def _name(self, node: ast.Name) -> ast.expr:
+        known = self.place.env.get(node.id)
+        if known is not None:
+            return known
+        if self.place.local(node.id):
+            return node
+        if node.id == "TYPE_CHECKING":
+            return constant(False, node)
+        if self.place.class_name and self.place.module_level and node.id in self.place.scope.bindings:
+            return node
+        value = self.world.global_value(self.place.path, node.id)
+        return node if value is None else constant(value_of(value), node)
+
+    def _attribute(self, node: ast.Attribute) -> ast.expr:
+        if node.attr == "TYPE_CHECKING":
+            return constant(False, node)
+        if not self.pure(node.value):
+            return node
+        value = self.world.attribute(node, self.place)
+        return node if value is None else constant(value_of(value), node)
+
+    def _call(self, node: ast.Call) -> ast.expr:
+        args = [*node.args, *(k.value for k in node.keywords)]
+        plain = not node.keywords and not any(isinstance(a, ast.Starred) for a in node.args)
+        if plain:
+            value = call(node.func, node.args)
+            if value is not UNKNOWN and not self._shadowed_builtin(node.func):
+                return constant(value, node)
+            match node:
+                case ast.Call(
+                    func=ast.Name(id="getattr" | "hasattr" as name), args=[target, ast.Constant(value=str(attr)), *_]
+                ):
+                    read = ast.copy_location(ast.Attribute(value=target, attr=attr, ctx=ast.Load()), node)
+                    known = self.world.attribute(read, self.place) if self.pure(target) else None
+                    if known is not None:
+                        return constant(True if name == "hasattr" else value_of(known), node)
+                case ast.Call(func=ast.Attribute(attr="get", value=receiver), args=[ast.Constant(), *rest]) if _empty(
+                    receiver
+                ):
+                    return rest[0] if rest else constant(None, node)
+                case ast.Call(func=ast.Name(id="isinstance"), args=[ast.Constant(value=None), kind]):
+                    if _never_none(kind):
+                        return constant(False, node)
+        if all(map(self.pure, args)):
+            result = self.world.call(node, self.place)
+            if result is not None:
+                return result
+        return self.world.drop_default_arguments(node, self.place)
+
+    def _shadowed_builtin(self, function: ast.expr) -> bool:
+        return isinstance(function, ast.Name) and (
+            self.place.local(function.id) or self.world.binds(self.place.path, function.id)
+        )
+
+
+def _key_reads(node: ast.AST) -> list[str]:
+    """Names from which this node reads a key, or in which it looks for one, or whose truth it tests."""
+    match node:
+        case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="get" | "keys" | "items")):
+            return [name]
+        case ast.Subscript(value=ast.Name(id=name), ctx=ast.Load()):
+            return [name]
+        case ast.Compare(ops=[ast.In() | ast.NotIn()], comparators=[ast.Name(id=name)]):
+            return [name]
+        case ast.If(test=ast.Name(id=name)) | ast.UnaryOp(op=ast.Not(), operand=ast.Name(id=name)):
+            return [name]
+    return []
+
+
+def _parts(node: ast.expr) -> list[ast.expr]:
+    """What evaluating the read evaluates first."""
+    if isinstance(node, ast.Attribute | ast.Subscript):
+        return [node.value]
+    if isinstance(node, ast.Compare):
+        return [node.left, *node.comparators]
+    if isinstance(node, ast.Call):
+        receiver = [node.func.value] if isinstance(node.func, ast.Attribute) else []
+        return [*receiver, *node.args, *(k.value for k in node.keywords)]
+    return []
+
+
+def _members(node: ast.expr) -> object:
+    """Value of the right side of a comparison; displays of constants count as tuples."""
+    if isinstance(node, ast.List | ast.Set):
+        return tuple(map(value_of, node.elts))
+    return value_of(node)
+
+
+def _both(left: ast.expr, right: ast.expr) -> bool:
+    if isinstance(right, ast.List | ast.Set):
+        return is_constant(left) and all(map(is_constant, right.elts))
+    return is_constant(left) and is_constant(right)
+
+
+def _empty(node: ast.expr) -> bool:
+    return isinstance(node, ast.Dict) and not node.keys
+
+
+def _never_none(kind: ast.expr) -> bool:
+    """Whether `isinstance(None, kind)` is false: named classes, none of them `object` or `NoneType`."""
+    kinds = kind.elts if isinstance(kind, ast.Tuple) else [kind]
+    return all(name_of(k) and name_of(k).split(".")[-1] not in ("object", "NoneType") for k in kinds) and bool(kinds)

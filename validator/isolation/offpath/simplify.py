@@ -1,0 +1,358 @@
+"""Partial evaluation of statements with the switch off: what is left of a function, class or module."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, TypeVar
+
+from validator.isolation.offpath.constants import is_constant, truth
+from validator.isolation.offpath.reduce import Place, Reducer
+from validator.isolation.offpath.scopes import FunctionNode, Scope, bound_names, parameters
+
+if TYPE_CHECKING:
+    from validator.isolation.offpath.world import World
+
+__all__ = ["Simplifier", "function_body", "simplify_module"]
+
+_Env = dict[str, ast.expr]
+_Node = TypeVar("_Node", bound=ast.AST)
+
+
+def simplify_module(world: World, path: str, module: ast.Module) -> list[ast.stmt]:
+    """What is left of the module's statements."""
+    place = Place(path, Scope.of(module.body))
+    place.module_level = True
+    body, _ = Simplifier(world, place).block(module.body)
+    return body
+
+
+def function_body(world: World, place: Place, node: FunctionNode, known: _Env) -> tuple[list[ast.stmt], bool]:
+    """What is left of a function's body when these parameters are known, and whether its end can be reached."""
+    inner = Place(place.path, Scope.of(node.body, node.args), place.class_name, place.self_name)
+    inner.enter(node.body)
+    inner.env = {k: v for k, v in known.items() if inner.may_know(k)}
+    return Simplifier(world, inner).block(node.body)
+
+
+def _copy(node: _Node, **fields: object) -> _Node:
+    """The node with some fields replaced, at the same place."""
+    values = dict(ast.iter_fields(node))
+    values.update(fields)
+    return ast.copy_location(type(node)(**values), node)
+
+
+class Simplifier:
+    """Simplifies statements in order, with what is known about local names so far."""
+
+    def __init__(self, world: World, place: Place) -> None:
+        self.world = world
+        self.place = place
+        self.reduce = Reducer(world, place)
+
+    def block(self, body: Iterable[ast.stmt]) -> tuple[list[ast.stmt], bool]:
+        """(what is left, whether control can reach the end)."""
+        out: list[ast.stmt] = []
+        for statement in body:
+            left, falls = self.statement(statement)
+            out += left
+            if not falls:
+                return out, False
+        return out, True
+
+    def statement(self, node: ast.stmt) -> tuple[list[ast.stmt], bool]:
+        """One statement."""
+        expr = self.reduce.expr
+        match node:
+            case ast.If():
+                return self._if(node)
+            case ast.Assign():
+                return self._assign(node)
+            case ast.AnnAssign():
+                return self._annotated(node)
+            case ast.AugAssign():
+                target = self._target(node.target)
+                self._forget([node])
+                return [_copy(node, target=target, value=expr(node.value))], True
+            case ast.Expr():
+                value = expr(node.value)
+                return ([] if self.world.purity(value) else [_copy(node, value=value)]), True
+            case ast.Return():
+                return [_copy(node, value=expr(node.value) if node.value else None)], False
+            case ast.Raise():
+                return [_copy(node, exc=node.exc and expr(node.exc), cause=node.cause and expr(node.cause))], False
+            case ast.Break() | ast.Continue():
+                return [node], False
+            case ast.Pass():
+                return [], True
+            case ast.Assert():
+                condition = self.reduce.test(node.test)
+                if truth(condition) and self.world.purity(condition):
+                    return [], True
+                return [_copy(node, test=condition, msg=node.msg and expr(node.msg))], True
+            case ast.For() | ast.AsyncFor() | ast.While():
+                return self._loop(node)
+            case ast.With() | ast.AsyncWith():
+                return self._with(node)
+            case ast.Try():
+                return self._try(node)
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                return [self.function(node)], True
+            case ast.ClassDef():
+                return [self._class(node)], True
+            case ast.Match():
+                return self._match(node)
+        if type(node).__name__ == "TryStar":
+            return self._try(node)  # type: ignore[arg-type]  # the same fields as `Try`
+        self._forget([node])
+        return [node], True
+
+    # Names -----------------------------------------------------------------------------------------------------
+
+    def _forget(self, body: Iterable[ast.stmt]) -> None:
+        """Nothing is known any more about names that these statements bind."""
+        for name in bound_names(list(body)):
+            self.place.env.pop(name, None)
+
+    def _learn(self, name: str, value: ast.expr) -> None:
+        known = is_constant(value) or (isinstance(value, ast.Dict) and not value.keys and self._only_read(name))
+        if known and self.place.may_know(name) and not self.place.module_level:
+            self.place.env[name] = value
+        else:
+            self.place.env.pop(name, None)
+
+    def _only_read(self, name: str) -> bool:
+        """Whether an empty display bound to this name stays empty."""
+        return self.place.scope.bindings[name] == 1 and name in self.place.read_only
+
+    def _target(self, node: ast.expr) -> ast.expr:
+        """An assignment's target with reduced parts."""
+        match node:
+            case ast.Attribute(value=value):
+                return _copy(node, value=self.reduce.expr(value))
+            case ast.Subscript(value=value, slice=index):
+                return _copy(node, value=self.reduce.expr(value), slice=self.reduce.expr(index))
+            case ast.Tuple(elts=elements) | ast.List(elts=elements):
+                return _copy(node, elts=[self._target(e) for e in elements])
+            case ast.Starred(value=value):
+                return _copy(node, value=self._target(value))
+        return node
+
+    # Simple statements -----------------------------------------------------------------------------------------
+
+    def _assign(self, node: ast.Assign) -> tuple[list[ast.stmt], bool]:
+        value = self.reduce.expr(node.value)
+        targets = [self._target(t) for t in node.targets]
+        self._forget([node])
+        for target in targets:
+            if isinstance(target, ast.Name):
+                self._learn(target.id, value)
+            elif isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
+                for one, part in zip(target.elts, value.elts, strict=True):
+                    if isinstance(one, ast.Name) and is_constant(part):
+                        self._learn(one.id, part)
+        return [_copy(node, targets=targets, value=value)], True
+
+    def _annotated(self, node: ast.AnnAssign) -> tuple[list[ast.stmt], bool]:
+        in_class_or_module = self.place.module_level
+        if in_class_or_module:
+            return [_copy(node, value=node.value and self.reduce.expr(node.value))], True
+        if node.value is None:
+            return [], True
+        return self._assign(ast.copy_location(ast.Assign(targets=[node.target], value=node.value), node))
+
+    # Branches --------------------------------------------------------------------------------------------------
+
+    def _if(self, node: ast.If) -> tuple[list[ast.stmt], bool]:
+        walrus = _leading_walrus(node.test)
+        if walrus is not None:
+            binding = ast.copy_location(ast.Assign(targets=[walrus.target], value=walrus.value), node)
+            first, _ = self._assign(binding)
+            rest, falls = self._if(_copy(node, test=_without_walrus(node.test)))
+            return [*first, *rest], falls
+        test = self.reduce.test(node.test)
+        known = truth(test) if self.world.purity(test) else None
+        if known is not None:
+            return self.block(node.body if known else node.orelse)
+        before = dict(self.place.env)
+        body, body_falls = self.block(node.body)
+        after_body, self.place.env = self.place.env, before
+        orelse, else_falls = self.block(node.orelse)
+        if not else_falls:
+            self.place.env = after_body
+        elif body_falls:
+            self.place.env = _common(after_body, self.place.env)
+        if not body and not orelse:
+            left: list[ast.stmt] = [] if self.world.purity(test) else [ast.copy_location(ast.Expr(value=test), node)]
+            return left, True
+        return [_copy(node, test=test, body=body, orelse=orelse)], body_falls or else_falls
+
+    def _loop(self, node: ast.For | ast.AsyncFor | ast.While) -> tuple[list[ast.stmt], bool]:
+        iterated = None if isinstance(node, ast.While) else self.reduce.expr(node.iter)
+        self._forget([node])
+        saved = dict(self.place.env)
+        if isinstance(node, ast.While):
+            test = self.reduce.test(node.test)
+            if truth(test) is False and self.world.purity(test):
+                return self.block(node.orelse)
+            body, _ = self.block(node.body)
+            fields: dict[str, object] = {"test": test}
+        else:
+            body, _ = self.block(node.body)
+            fields = {"iter": iterated, "target": self._target(node.target)}
+        self.place.env = dict(saved)
+        orelse, _ = self.block(node.orelse)
+        self.place.env = _common(saved, self.place.env)
+        return [_copy(node, body=body, orelse=orelse, **fields)], True
+
+    def _with(self, node: ast.With | ast.AsyncWith) -> tuple[list[ast.stmt], bool]:
+        items = [
+            ast.withitem(
+                context_expr=self.reduce.expr(item.context_expr),
+                optional_vars=item.optional_vars and self._target(item.optional_vars),
+            )
+            for item in node.items
+        ]
+        for item in node.items:
+            for name in ast.walk(item.optional_vars) if item.optional_vars else ():
+                if isinstance(name, ast.Name):
+                    self.place.env.pop(name.id, None)
+        body, _ = self.block(node.body)
+        # The context manager may swallow an exception from anywhere in the body.
+        self._forget([node])
+        return [_copy(node, items=items, body=body)], True
+
+    def _try(self, node: ast.Try) -> tuple[list[ast.stmt], bool]:
+        saved = dict(self.place.env)
+        body, body_falls = self.block(node.body)
+        after = self.place.env
+        self.place.env = saved
+        self._forget([node])
+        anywhere = dict(self.place.env)
+        handlers: list[ast.ExceptHandler] = []
+        falls = False
+        for handler in node.handlers:
+            self.place.env = dict(anywhere)
+            left, handler_falls = self.block(handler.body)
+            falls |= handler_falls
+            handlers.append(
+                _copy(handler, type=handler.type and self.reduce.expr(handler.type), body=left or [_pass(handler)])
+            )
+        self.place.env = dict(after) if not handlers else dict(anywhere)
+        orelse, else_falls = self.block(node.orelse)
+        falls |= body_falls and else_falls
+        self.place.env = dict(anywhere) if handlers or node.finalbody else self.place.env
+        final, final_falls = self.block(node.finalbody)
+        if not body and not orelse:
+            return final, final_falls
+        left_over = _copy(node, body=body or [_pass(node)], handlers=handlers, orelse=orelse, finalbody=final)
+        return [left_over], falls and final_falls
+
+    def _match(self, node: ast.Match) -> tuple[list[ast.stmt], bool]:
+        subject = self.reduce.expr(node.subject)
+        self._forget([node])
+        saved = dict(self.place.env)
+        cases = []
+        for case in node.cases:
+            self.place.env = dict(saved)
+            guard = case.guard and self.reduce.test(case.guard)
+            body, _ = self.block(case.body)
+            cases.append(ast.match_case(pattern=case.pattern, guard=guard, body=body or [_pass(node)]))
+        self.place.env = saved
+        return [_copy(node, subject=subject, cases=cases)], True
+
+    # Definitions -----------------------------------------------------------------------------------------------
+
+    def function(self, node: FunctionNode) -> FunctionNode:
+        """A function with what is left of its body, and without what only the switch needs in its signature."""
+        decorators = [d for d in map(self._decorator, node.decorator_list) if d is not None]
+        self.place.env.pop(node.name, None)
+        known = {}
+        if not self.place.module_level:
+            once = self.place.scope.bindings
+            known = {k: v for k, v in self.place.env.items() if once[k] == 1}
+        known = {k: v for k, v in known.items() if k not in set(bound_names(node.body))}
+        for name in parameters(node.args):
+            known.pop(name, None)
+        known.update(self.world.known_parameters(self.place, node))
+        inside = self.place
+        if self.place.class_name and self.place.module_level:
+            positional = [*node.args.posonlyargs, *node.args.args]
+            static = any(isinstance(d, ast.Name) and d.id == "staticmethod" for d in node.decorator_list)
+            inside = Place(self.place.path, self.place.scope, self.place.class_name, "")
+            inside.self_name = positional[0].arg if positional and not static else ""
+        elif self.place.self_name in parameters(node.args):
+            inside = Place(self.place.path, self.place.scope)
+        body, _ = function_body(self.world, inside, node, known)
+        return _copy(node, decorator_list=decorators, args=self._arguments(node), body=body or [_pass(node)])
+
+    def _decorator(self, node: ast.expr) -> ast.expr | None:
+        """The reduced decorator; None when it returns the function as it is."""
+        reduced = self.reduce.expr(node)
+        return None if self.world.returns_argument(reduced, self.place) else reduced
+
+    def _arguments(self, node: FunctionNode) -> ast.arguments:
+        args = self.world.without_known_parameters(self.place, node)
+        return ast.arguments(
+            posonlyargs=args.posonlyargs,
+            args=args.args,
+            vararg=args.vararg,
+            kwonlyargs=args.kwonlyargs,
+            kw_defaults=[d and self.reduce.expr(d) for d in args.kw_defaults],
+            kwarg=args.kwarg,
+            defaults=[self.reduce.expr(d) for d in args.defaults],
+        )
+
+    def _class(self, node: ast.ClassDef) -> ast.ClassDef:
+        if not self.place.module_level:
+            return node  # its names may be the function's
+        inner = Place(self.place.path, Scope.of(node.body), node.name)
+        inner.module_level = True
+        body, _ = Simplifier(self.world, inner).block(node.body)
+        decorators = [d for d in map(self._decorator, node.decorator_list) if d is not None]
+        bases = [self.reduce.expr(b) for b in node.bases]
+        self.place.env.pop(node.name, None)
+        return _copy(node, decorator_list=decorators, bases=bases, body=body or [_pass(node)])
+
+
+def _pass(at: ast.AST) -> ast.stmt:
+    return ast.copy_location(ast.Pass(), at)
+
+
+def _common(a: _Env, b: _Env) -> _Env:
+    """What both know alike."""
+    return {k: v for k, v in a.items() if k in b and ast.dump(v) == ast.dump(b[k])}
+
+
+def _leading_walrus(node: ast.expr) -> ast.NamedExpr | None:
+    """The `:=` that is evaluated before everything else in the expression."""
+    while True:
+        match node:
+            case ast.NamedExpr():
+                return node
+            case ast.BoolOp(values=[first, *_]):
+                node = first
+            case (
+                ast.Compare(left=first) | ast.UnaryOp(operand=first) | ast.Attribute(value=first) | ast.Call(func=first)
+            ):
+                node = first
+            case _:
+                return None
+
+
+def _without_walrus(node: ast.expr) -> ast.expr:
+    """The expression with its leading `:=` replaced by the name."""
+    match node:
+        case ast.NamedExpr(target=target):
+            return ast.copy_location(ast.Name(id=target.id, ctx=ast.Load()), node)
+        case ast.BoolOp(values=[first, *rest]):
+            return _copy(node, values=[_without_walrus(first), *rest])
+        case ast.Compare(left=first):
+            return _copy(node, left=_without_walrus(first))
+        case ast.UnaryOp(operand=first):
+            return _copy(node, operand=_without_walrus(first))
+        case ast.Attribute(value=first):
+            return _copy(node, value=_without_walrus(first))
+        case ast.Call(func=first):
+            return _copy(node, func=_without_walrus(first))
+    return node

@@ -1,0 +1,151 @@
+"""Python files of one tree: read as objects, searched as bytes, parsed on demand, never imported or run."""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from validator.change.model import FileKind, MissingFile, Tree
+from validator.isolation.syntax import lower_new_syntax
+
+__all__ = ["Source", "Sources", "word"]
+
+MAX_SOURCE = 4 * 1024 * 1024
+"""Bytes of one Python file that are parsed: a 50,000-line file is about 2 MB; `ast` takes about 100 times that."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One Python file."""
+
+    path: str
+    module: ast.Module | None
+    """None when it cannot be parsed; `problem` says why."""
+    lines: tuple[str, ...]
+    problem: str = ""
+    line: int | None = None
+    """1-based line of the problem."""
+
+    def text(self, start: int, end: int, limit: int = 12) -> str:
+        """The lines `start` to `end` as written, at most `limit` of them."""
+        shown = self.lines[start - 1 : min(end, start + limit - 1)]
+        more = [f"… {end - start + 1 - limit} more lines"] if end - start + 1 > limit else []
+        return "\n".join([*shown, *more])
+
+
+def word(name: str) -> re.Pattern[bytes]:
+    """The name as a whole word."""
+    return re.compile(rb"(?<![A-Za-z0-9_])" + re.escape(name.encode("utf-8", "surrogateescape")) + rb"(?![A-Za-z0-9_])")
+
+
+def parse(path: str, data: bytes) -> Source:
+    """Parse one file. Whatever goes wrong is in the result: untrusted text raises many things."""
+    if len(data) > MAX_SOURCE:
+        return Source(path, None, (), f"is larger than {MAX_SOURCE // 2**20} MiB", None)
+    try:
+        text = _decode(data)
+    except (SyntaxError, LookupError, UnicodeDecodeError) as error:
+        return Source(path, None, (), f"cannot be decoded: {error}", 1)
+    lines = tuple(text.splitlines())
+    for lower in (False, True):
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                return Source(path, ast.parse(lower_new_syntax(text) if lower else text), lines)
+        except SyntaxError as error:
+            problem, line = f"does not parse: {error.msg}", error.lineno
+        except (ValueError, RecursionError, MemoryError) as error:
+            problem, line = f"does not parse: {error or type(error).__name__}", None
+    return Source(path, None, lines, problem, line)
+
+
+def _decode(data: bytes) -> str:
+    """Text of a Python file: BOM, PEP 263 cookie, else UTF-8. Raises what `codecs` and `tokenize` raise."""
+    import io
+    import tokenize
+
+    encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
+    return data.decode(encoding).replace("\r\n", "\n").replace("\r", "\n")
+
+
+class Sources:
+    """The `.py` files of a tree, each read and parsed at most once."""
+
+    def __init__(self, tree: Tree, isolated: Callable[[str], bool]) -> None:
+        self.tree = tree
+        self.isolated = isolated
+        """Whether a path belongs to the change alone."""
+        kinds = (FileKind.REGULAR, FileKind.EXECUTABLE)
+        entries = [e for e in tree.list("") if e.path.endswith(".py") and e.kind in kinds]
+        self.ids = {e.path: e.id for e in entries}
+        self.paths: tuple[str, ...] = tuple(sorted(self.ids))
+        self._data: dict[str, bytes] = {}
+        self._parsed: dict[str, Source] = {}
+        self._mentions: dict[str, tuple[str, ...]] = {}
+        packages = {p.rsplit("/", 1)[0] for p in self.paths if p.endswith("/__init__.py")}
+        self._names = {path: _module_name(path, packages) for path in self.paths}
+        self._by_name: dict[str, str] = {}
+        for path, name in self._names.items():
+            self._by_name.setdefault(name, path)
+
+    def __contains__(self, path: str) -> bool:
+        return path in self.ids
+
+    def data(self, path: str) -> bytes:
+        """Bytes of a file; empty when it is too large to be read."""
+        if path not in self._data:
+            try:
+                self._data[path] = self.tree.read(path)
+            except MissingFile:
+                self._data[path] = b""
+        return self._data[path]
+
+    def parse(self, path: str) -> Source:
+        """The file, parsed."""
+        if path not in self._parsed:
+            self._parsed[path] = parse(path, self.data(path))
+        return self._parsed[path]
+
+    def mentions(self, name: str) -> tuple[str, ...]:
+        """Files outside the isolated paths that hold `name` as a whole word, anywhere (also in text and comments)."""
+        if name not in self._mentions:
+            needle, pattern = name.encode("utf-8", "surrogateescape"), word(name)
+            self._mentions[name] = tuple(
+                p for p in self.shared() if needle in (data := self.data(p)) and pattern.search(data)
+            )
+        return self._mentions[name]
+
+    def shared(self) -> Iterable[str]:
+        """Files outside the isolated paths."""
+        return (p for p in self.paths if not self.isolated(p))
+
+    def module_name(self, path: str) -> str:
+        """Dotted name of the module at this path."""
+        return self._names.get(path) or path.removesuffix(".py").replace("/", ".")
+
+    def module_path(self, name: str) -> str | None:
+        """Path of the module with this dotted name, None when it is not in the tree."""
+        return self._by_name.get(name)
+
+    def resolve(self, path: str, node: ast.ImportFrom) -> str:
+        """Absolute dotted name of the module that `from … import` names in the file at `path`."""
+        if not node.level:
+            return node.module or ""
+        package = self.module_name(path).split(".")
+        if not path.endswith("__init__.py"):
+            package = package[:-1]
+        package = package[: len(package) - (node.level - 1)]
+        return ".".join([*package, *([node.module] if node.module else [])])
+
+
+def _module_name(path: str, packages: set[str]) -> str:
+    """Dotted name, counted from above the outermost folder that is a package (namespace packages inside it count)."""
+    folders = path.split("/")[:-1]
+    start = next((i for i in range(len(folders)) if "/".join(folders[: i + 1]) in packages), None)
+    if start is None:
+        start = 1 if folders and folders[0] in ("src", "python", "lib") else 0
+    parts = [*folders[start:], path.rsplit("/", 1)[-1].removesuffix(".py")]
+    return ".".join(parts[:-1] if parts[-1] == "__init__" and len(parts) > 1 else parts)
