@@ -1,13 +1,13 @@
 """The change edits or deletes a test that was there before.
 
 Existing tests hold what the project promised so far; a change that edits them can make itself right. What counts is
-seen in the syntax tree: a test that is gone, skipped, expected to fail, with fewer assertions, a looser tolerance or fewer
-parameters, or changed in any other way; and an addition that runs around the existing tests or takes a name they use
-(an automatic fixture, a `setup_…` function, a second definition, a statement at the top level).
+seen in the syntax tree: a test that is gone, skipped, expected to fail, with fewer assertions, a looser tolerance or
+fewer parameters, or changed in any other way; and an addition that runs around the existing tests or takes a name they
+use (an automatic fixture, a `setup_…` function, a second definition, a statement at the top level).
 
 Adding tests is welcome: a new test file, or new tests in an existing file, is listed as a note. Reformatting and
-comments change nothing. Golden data and tests in other languages cannot be compared like that: any edit counts, and lines that
-are only added leave it unproven.
+comments change nothing. Golden data and tests in other languages cannot be compared like that: any edit counts, and
+lines that are only added leave it unproven.
 
 To mend it, keep the old tests as they are and add new ones; if an old test is wrong, mend it in a change of its own.
 """
