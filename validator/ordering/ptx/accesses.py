@@ -6,11 +6,34 @@ from typing import TYPE_CHECKING
 
 from validator.ordering.program import Access, Direction, Event, EventKind, Operand, Order, Scope, Space
 from validator.ordering.ptx.form import Builder, Family, Form, Meaning, Unknown, make_event
+from validator.ordering.ptx.lexical import SPACES, TYPE_BITS, words
 
 if TYPE_CHECKING:
     from validator.ordering.ptx.statement import Statement
 
 __all__ = ["ACCESSES", "space_of", "strength"]
+
+
+_CACHE = ("L1::", "L2::", "level::", "mbarrier::")
+_KNOWN = words(
+    """
+    ca cg cs lu cv wb wt nc unified weak volatile relaxed acquire release acq_rel sc mmio cta cluster gpu sys v2 v4 v8
+    noftz and or xor cas exch add inc dec min max popc async bulk
+    """
+)
+"""Modifiers of loads, stores and atomics besides spaces, types and cache hints."""
+
+
+def understood(family: Family) -> Family:
+    """`family`, with every modifier it has never heard of refused."""
+
+    def check(form: Form) -> Meaning:
+        for word in form.words[1:]:
+            if not (word in SPACES or word in TYPE_BITS or word in _KNOWN or word.startswith(_CACHE)):
+                raise Unknown(f"modifier .{word} of {form.base} is not known")
+        return family(form)
+
+    return check
 
 
 def space_of(form: Form, position: int = 0) -> Space:
@@ -146,11 +169,11 @@ def _multimem(form: Form) -> Meaning:
 
 
 ACCESSES: dict[str, Family] = {
-    "ld": _load,
-    "ldu": lambda form: (1, _READ),
-    "st": _store,
-    "atom": lambda form: (1, _ATOMIC),
-    "red": _reduction,
+    "ld": understood(_load),
+    "ldu": understood(lambda form: (1, _READ)),
+    "st": understood(_store),
+    "atom": understood(lambda form: (1, _ATOMIC)),
+    "red": understood(_reduction),
     "prefetch": lambda form: (0, _PREFETCH),
     "prefetchu": lambda form: (0, _PREFETCH),
     "applypriority": lambda form: (0, _PREFETCH),

@@ -24,6 +24,10 @@ __all__ = ["Body", "SourcePosition", "scan_body"]
 MAX_DEPTH = 100
 """Nested scopes; compilers write one or two."""
 
+LONG = 2048
+MAX_OPERANDS = 1024
+"""The longest instructions name 256 registers; the limit keeps the cost of one bounded."""
+
 _STATEMENT = re.compile(
     r"""\s*+(?:
       (@\s*+!?\s*+[\w$%]++\s++)? ([a-zA-Z_]\w*+(?:(?:\.|::)\w++)*+) \s*+(?!:) ([^;{}]*+(?:\{[^{};]*+\}[^;{}]*+)*+);
@@ -139,9 +143,9 @@ class Body:
         return self.first_line + bisect_right(self.newlines, offset)
 
     def source(self, index: int) -> SourcePosition | None:
-        """What the last `.loc` before instruction `index` says."""
+        """What the last `.loc` before instruction `index` says; None when it says "nowhere" (line 0)."""
         at = bisect_right(self.loc_starts, index) - 1
-        return self.locs[at] if at >= 0 else None
+        return self.locs[at] if at >= 0 and self.locs[at].line else None
 
     def declaring_scope(self, name: str, scope: int) -> int:
         """Innermost scope around `scope` that declares `name`; 0 when none but the function's own may."""
@@ -243,12 +247,14 @@ def scan_body(raw: str, name: str, first_line: int) -> Body:
     for match in _STATEMENT.finditer(text):
         kind = match.lastindex
         if kind == _INSTRUCTION:
-            guard, opcode, _ = match.groups()[:3]
+            guard, opcode = match.group(1, 2)
             form = classify(opcode)
             index = len(forms)
             add_form(form)
             add_start(match.start(2))
             add_end(match.end(3))
+            if ends[index] - starts[index] > LONG and text.count(",", starts[index], ends[index]) > MAX_OPERANDS:
+                raise PtxError(f"an instruction with more than {MAX_OPERANDS} operands", name, body.line(index))
             if guard is not None:
                 body.guards[index] = "".join(guard[1:].split())
             if form.flow is not Flow.NEXT:

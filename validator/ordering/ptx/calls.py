@@ -6,6 +6,7 @@ variable that the caller passes and the formal of the copy that receives it are 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -16,10 +17,12 @@ from validator.ordering.ptx.form import Flow
 from validator.ordering.ptx.lexical import split_commas
 from validator.ordering.ptx.statement import Frame, Place, Statement
 
-__all__ = ["Call", "Passing", "Resolver", "bind", "expand", "parse_call"]
+__all__ = ["Call", "Expansion", "Passing", "Resolver", "bind", "expand", "parse_call"]
 
 MAX_INLINED = 200_000
 """Instructions all inlined copies of one kernel may have together; calls beyond become CALL events."""
+MAX_COPIES = 64
+"""Copies of one function in one kernel: keeps chains of functions that each call the next twice from doubling."""
 MAX_CALL_DEPTH = 32
 
 Resolver = Callable[[str], "tuple[Header, Body | None] | None"]
@@ -63,9 +66,22 @@ def bind(caller: Frame, scope: int, callee: Frame, call: Call) -> None:
                     callee.aliases[formal.name] = place.variable
 
 
-def expand(main: Frame, resolve: Resolver) -> tuple[list[Frame], dict[int, Frame]]:
-    """Frames of a kernel, and the frame that stands for each inlined call by the call's program index."""
-    frames, inlined = [main], {}
+@dataclass(frozen=True, slots=True)
+class Expansion:
+    """A kernel with the functions it calls."""
+
+    frames: list[Frame]
+    """The kernel's own, then one per inlined call; `base` rises."""
+    inlined: dict[int, Frame]
+    """Program index of a call → the copy that stands for it."""
+    final: frozenset[int]
+    """Program indices of calls that stay calls and never return."""
+
+
+def expand(main: Frame, resolve: Resolver) -> Expansion:
+    """Replace calls by copies of their callees, breadth first, within the limits of this module."""
+    frames, inlined, final = [main], dict[int, Frame](), set[int]()
+    copies: Counter[str] = Counter()
     total = len(main.body.forms)
     for frame in frames:  # grows while it is walked
         chain = _chain(frame)
@@ -77,11 +93,13 @@ def expand(main: Frame, resolve: Resolver) -> tuple[list[Frame], dict[int, Frame
             if found is None:
                 continue
             header, body = found
-            if body is None or header.name in chain or len(chain) > MAX_CALL_DEPTH:
+            size = 0 if body is None else len(body.forms)
+            full = copies[header.name] >= MAX_COPIES or total - len(main.body.forms) + size > MAX_INLINED
+            if body is None or header.name in chain or len(chain) > MAX_CALL_DEPTH or full:
+                if header.noreturn:
+                    final.add(frame.base + local)
                 continue
-            size = len(body.forms)
-            if total - len(main.body.forms) + size > MAX_INLINED:
-                continue
+            copies[header.name] += 1
             copy = Frame(
                 body=body,
                 number=len(frames),
@@ -98,7 +116,7 @@ def expand(main: Frame, resolve: Resolver) -> tuple[list[Frame], dict[int, Frame
             frames.append(copy)
             inlined[copy.call_index] = copy
             total += size
-    return frames, inlined
+    return Expansion(frames, inlined, frozenset(final))
 
 
 def _chain(frame: Frame | None) -> set[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from validator.ordering.program import Block, Edge, Guard
+from validator.ordering.ptx.calls import Expansion
 from validator.ordering.ptx.errors import PtxError
 from validator.ordering.ptx.form import Flow
 from validator.ordering.ptx.lexical import split_commas
@@ -34,21 +35,22 @@ def _targets(frame: Frame, local: int, name: str) -> list[int]:
     return targets
 
 
-def _leaves(frame: Frame, local: int, inlined: dict[int, Frame]) -> bool:
-    """Whether a block ends with this instruction: a call that stays a call does not end one."""
-    flow = frame.body.forms[local].flow
-    return flow is not Flow.CALL or frame.base + local in inlined
+def _leaves(frame: Frame, local: int, expansion: Expansion) -> bool:
+    """Whether a block ends with this instruction: a call that stays a call and returns does not end one."""
+    index = frame.base + local
+    return frame.body.forms[local].flow is not Flow.CALL or index in expansion.inlined or index in expansion.final
 
 
-def blocks_of(frames: list[Frame], inlined: dict[int, Frame], name: str) -> tuple[Block, ...]:
+def blocks_of(expansion: Expansion, name: str) -> tuple[Block, ...]:
     """Blocks in text order, `blocks[0]` the entry; raises `PtxError` for a branch to nowhere."""
+    frames = expansion.frames
     targets: dict[int, list[int]] = {}
     starts: list[int] = []
     ends: dict[int, Frame] = {}
     for frame in frames:
         leaders = {0}
         for local in frame.body.flow:
-            if not _leaves(frame, local, inlined):
+            if not _leaves(frame, local, expansion):
                 continue
             ends[frame.base + local] = frame
             leaders.add(local + 1)
@@ -67,20 +69,20 @@ def blocks_of(frames: list[Frame], inlined: dict[int, Frame], name: str) -> tupl
         if ending is None:
             edges: tuple[Edge, ...] = (Edge(numbers[stop]),)
         else:
-            edges = _edges(ending, last, targets.get(last, []), numbers, inlined)
+            edges = _edges(ending, last, targets.get(last, []), numbers, expansion)
         blocks.append(Block(start, stop, edges))
     return tuple(blocks)
 
 
 def _edges(
-    frame: Frame, last: int, targets: list[int], numbers: dict[int, int], inlined: dict[int, Frame]
+    frame: Frame, last: int, targets: list[int], numbers: dict[int, int], expansion: Expansion
 ) -> tuple[Edge, ...]:
     """Successors of the block that ends with the control transfer at program index `last`."""
     local = last - frame.base
     guard = guard_at(frame, local)
     flow = frame.body.forms[local].flow
     if flow is Flow.CALL:
-        taken = [inlined[last].base]
+        taken = [expansion.inlined[last].base] if last in expansion.inlined else []
     elif flow is Flow.RETURN and frame.caller is not None:
         taken = [frame.call_index + 1]
     else:

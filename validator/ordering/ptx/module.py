@@ -265,14 +265,12 @@ class _Reader:
     def function(self, kernel: bool, start: int) -> None:
         """`.entry` or `.func`: header, then a body or a semicolon."""
         begin = self.position
-        while True:
+        stop, byte = self.until(b"{;")
+        while byte == _SEMICOLON and self.text(self.position, stop).rstrip().endswith('"'):
+            # The semicolon of a .pragma among the performance directives.
+            self.position = stop + 1
             stop, byte = self.until(b"{;")
-            text = self.text(begin, stop)
-            if byte == _SEMICOLON and ".pragma" in text[text.rfind(")") + 1 :] and text.rstrip().endswith('"'):
-                self.position = stop + 1
-                continue
-            break
-        header = header_of(text)
+        header = header_of(self.text(begin, stop))
         if header is None:
             raise self.error(f"malformed header of {'an .entry' if kernel else 'a .func'}", start)
         first_line = self.line(stop)

@@ -71,5 +71,5 @@ def classify(opcode: str) -> Form:
     return Form(opcode, writes, event=event, parameter_store=store)
 
 
-END_OF_BODY = Form("", flow=Flow.RETURN)
+END_OF_BODY = Form("}", flow=Flow.RETURN)
 """The closing brace."""

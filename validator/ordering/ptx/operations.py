@@ -36,7 +36,9 @@ Lower = Callable[[Statement, int], Operation]
 def opaque(statement: Statement, position: int = 0) -> Operation:
     """Everything the instruction reads, and no claim about what it makes of it."""
     form = statement.form
-    return Operation(Op.OPAQUE, statement.values(max(1, form.writes)), form.opcode, form.bits)
+    if statement.reads is None:
+        statement.reads = statement.values(max(1, form.writes))
+    return Operation(Op.OPAQUE, statement.reads, form.opcode, form.bits)
 
 
 def _as_operation(operand: Operand, width: int, attr: object = None) -> Operation:
@@ -282,6 +284,4 @@ _LOWER: dict[str, Lower] = {
 
 def lower(statement: Statement, register: Reg) -> Operation:
     """What `statement` sets `register` to."""
-    lanes = statement.destination_lanes()
-    position = lanes.index(register) if register in lanes else 0
-    return _LOWER.get(statement.form.base, opaque)(statement, position)
+    return _LOWER.get(statement.form.base, opaque)(statement, statement.lane_of(register))

@@ -24,7 +24,7 @@ from validator.ordering.ptx.statement import Frame, Statement, destination_names
 
 __all__ = ["Code", "PtxProgram", "Shelf", "Surroundings"]
 
-SHELF_BYTES = 32 << 20
+SHELF_BYTES = 8 << 20
 """Text of parsed bodies kept at the same time."""
 
 
@@ -79,9 +79,12 @@ class Code:
             functions=around.functions,
             registers={},
         )
-        self.frames, self.inlined = expand(main, around.resolve)
+        expansion = expand(main, around.resolve)
+        self.frames, self.inlined = expansion.frames, expansion.inlined
         self.bases = [frame.base for frame in self.frames]
-        self.blocks = blocks_of(self.frames, self.inlined, around.name)
+        self.blocks = blocks_of(expansion, around.name)
+        self._operations: dict[tuple[int, str], Operation] = {}
+        self._last: Statement | None = None
 
     def at(self, index: int) -> tuple[Frame, int]:
         """Frame and local index of an instruction."""
@@ -92,10 +95,14 @@ class Code:
 
     def statement(self, index: int) -> Statement:
         """The instruction with its operands split."""
+        if self._last is not None and self._last.index == index:
+            return self._last
         frame, local = self.at(index)
         body = frame.body
         operands = split_commas(body.operands(local))
-        return Statement(frame, index, body.forms[local], body.scope(local), guard_at(frame, local), operands)
+        guard = guard_at(frame, local) if local in body.guards else None
+        self._last = Statement(frame, index, body.forms[local], body.scope(local), guard, operands)
+        return self._last
 
     @cached_property
     def passing(self) -> Passing:
@@ -139,9 +146,6 @@ class Code:
         form = body.forms[local]
         if form.writes == 1:
             names = destination_names(body.text, body.starts[local] + len(form.opcode))
-            if len(names) == 1 and len(body.scopes) == 1 and not frame.number and not frame.aliases:
-                name = names[0]
-                return (frame.registers.get(name) or frame.register(name, 0),)
             scope = body.scope(local)
             return [frame.register(name, scope) for name in names]
         if form.writes:
@@ -151,13 +155,19 @@ class Code:
         return ()
 
     def operation(self, index: int, register: Reg) -> Operation:
+        key = index, register.name
+        found = self._operations.get(key)
+        if found is None:
+            found = self._operations[key] = self._operation(index, register)
+        return found
+
+    def _operation(self, index: int, register: Reg) -> Operation:
         statement = self.statement(index)
         form = statement.form
         if form.parameter_store or form.flow is not Flow.NEXT:
             return self.passing.definitions(statement, self.inlined.get(index))[register]
         if form.base == "ld" and "param" in form.opcode:
-            lanes = statement.destination_lanes()
-            loaded = self.passing.load(statement, lanes.index(register) if register in lanes else 0)
+            loaded = self.passing.load(statement, statement.lane_of(register))
             if loaded is not None:
                 return loaded
         return lower(statement, register)

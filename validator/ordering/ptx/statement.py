@@ -81,6 +81,8 @@ class Frame:
     caller: Frame | None = None
     call_index: int = -1
     """Program index of the call that this copy stands for."""
+    outer: dict[str, Reg] = field(default_factory=dict)
+    """Registers already asked for as seen from the function's own scope, by their name there."""
 
     def unique(self, name: str, scope: int) -> str:
         """Name that means the same register or variable in the whole program."""
@@ -93,10 +95,14 @@ class Frame:
 
     def register(self, name: str, scope: int) -> Reg:
         """The register `name` as seen from `scope`."""
+        if not scope and (known := self.outer.get(name)) is not None:
+            return known
         unique = self.unique(name, scope)
         found = self.registers.get(unique)
         if found is None:
             found = self.registers[unique] = Reg(unique)
+        if not scope:
+            self.outer[name] = found
         return found
 
     def guard(self, text: str, scope: int, uniform: bool = False) -> Guard:
@@ -150,6 +156,8 @@ class Statement:
     scope: int
     guard: Guard | None
     operands: list[str]
+    reads: tuple[Operand, ...] | None = None
+    """`values` behind the destinations, once somebody asked."""
 
     @property
     def opcode(self) -> str:
@@ -167,6 +175,8 @@ class Statement:
     def value(self, text: str, width: int = 64) -> Operand:
         """One operand's text as a value."""
         text = text.strip()
+        if not self.scope and (register := self.frame.outer.get(text)) is not None:
+            return register
         first = text[:1]
         if first in "0123456789-~W" and first:
             number = integer(text)
@@ -186,8 +196,8 @@ class Statement:
         component = VECTOR_COMPONENT.fullmatch(text)
         if component is not None:
             return Operation(Op.OPAQUE, (self.frame.register(component[1], self.scope),), text, width)
-        names = tuple(self.frame.named(name, self.scope) for name in re.findall(r"[%A-Za-z_$][\w$]*+", text))
-        return Operation(Op.OPAQUE, names[:8], text[:80], width)
+        names = tuple(self.frame.named(name, self.scope) for name in re.findall(r"[%A-Za-z_$][\w$]*+", text[:400]))
+        return Operation(Op.OPAQUE, names, text[:80], width)
 
     def values(self, start: int = 1, width: int = 64) -> tuple[Operand, ...]:
         """Operands from `start` on, vectors spread out, brackets opened."""
@@ -236,6 +246,14 @@ class Statement:
         """Registers written, in operand order (`_` sinks left out)."""
         return [register for register in self.destination_lanes() if register is not None]
 
+    def lane_of(self, register: Reg) -> int:
+        """Position of `register` among the registers written."""
+        first = self.operands[0] if self.operands else ""
+        if self.form.writes < 2 and first[:1] != "{" and "|" not in first:
+            return 0
+        lanes = self.destination_lanes()
+        return lanes.index(register) if register in lanes else 0
+
     def destination_lanes(self) -> list[Reg | None]:
         """Registers written by lane, None for a sink."""
         lanes: list[Reg | None] = []
@@ -251,10 +269,12 @@ def destination_names(text: str, start: int, sinks: bool = False) -> list[str]:
     if match is None:
         return []
     vector, first, second = match.groups()
-    if vector is None:
-        names = [first] if second is None else [first, second]
-    else:
+    if vector is not None:
         names = [part.strip() for part in vector.split(",")]
+    elif second is None and first != "_":
+        return [first]
+    else:
+        names = [first] if second is None else [first, second]
     return [name for name in names if name and (sinks or name != "_")]
 
 
