@@ -14,8 +14,13 @@ from validator.text import nearest
 
 __all__ = ["ROLES", "NoPage", "aliases_of", "all_rules", "page", "unwaivable"]
 
-REGISTRIES = ("validator.gate", "validator.isolation", "validator.scope", "validator.ordering.rules")
-"""Packages with a `RULES` tuple of modules, each with a `RULE` and, as its docstring, the rule's page."""
+REGISTRIES = (
+    ("validator.gate.rules", "RULES"),
+    ("validator.isolation.rules", "RULES"),
+    ("validator.scope.rules", "RULES"),
+    ("validator.ordering.rules", "MODULES"),
+)
+"""(package, name of its tuple of modules); each module has a `RULE` and, as its docstring, the rule's page."""
 
 
 class RuleModule(Protocol):
@@ -37,8 +42,8 @@ class NoPage:
 def _modules() -> dict[str, RuleModule]:
     """Rule id → module, by id."""
     found: dict[str, RuleModule] = {}
-    for registry in REGISTRIES:
-        for module in importlib.import_module(registry).RULES:
+    for package, name in REGISTRIES:
+        for module in getattr(importlib.import_module(package), name):
             if found.setdefault(module.RULE.id, module) is not module:
                 raise ValueError(f"two modules claim the rule {module.RULE.id}")
     return dict(sorted(found.items()))

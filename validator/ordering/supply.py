@@ -1,0 +1,85 @@
+"""What there is to audit: the compiled files that a manifest names, read from the head tree."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from validator.change.model import Change, ChangeError, ChangeStatus, Entry, FileKind, Tree
+from validator.globs import matches
+from validator.manifest.model import Artifact
+from validator.ordering.result import Skipped
+
+__all__ = ["MAX_ARTIFACT", "Supply", "gather", "kernel_sources"]
+
+MAX_ARTIFACT = 512 * 1024 * 1024
+"""Bytes of one compiled file."""
+
+_KERNEL_SUFFIXES = (".cu", ".cuh", ".ptx", ".cubin", ".fatbin", ".so", ".a", ".o", ".whl", ".nvvm", ".ll", ".bc")
+_HOST_SUFFIXES = (".py", ".pyi", ".c", ".cc", ".cpp", ".cxx", ".h", ".hpp", ".inc", ".inl", ".jinja", ".j2")
+_KERNEL_TEXT = re.compile(
+    rb"__global__|griddepcontrol|\btriton\b|\bcutlass\b|\bcute\b|\btilelang\b|\bcupy\b|\bpycuda\b|numba\.cuda|nvrtc"
+    rb"|cuModuleLoad|cuLibraryLoad|load_inline"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Supply:
+    """Artifacts as they lie in the head tree."""
+
+    blobs: tuple[tuple[str, bytes], ...]
+    """(path, content), by path."""
+    digests: dict[str, str]
+    """Path → `sha256:…`."""
+    missing: tuple[Skipped, ...]
+    """What the manifest names and nobody could read."""
+
+
+def gather(tree: Tree, artifacts: Iterable[Artifact]) -> Supply:
+    """Read every file that the artifacts' paths or globs mean, once."""
+    entries: dict[str, Entry] = {}
+    missing: list[Skipped] = []
+    for artifact in artifacts:
+        found = _meant(tree, artifact.path)
+        if not found:
+            missing.append(Skipped(artifact.path, "no file of the head has this path", "build it and commit it"))
+        entries.update((entry.path, entry) for entry in found)
+    blobs = []
+    for path, entry in sorted(entries.items()):
+        if entry.kind in (FileKind.SYMLINK, FileKind.SUBMODULE):
+            missing.append(Skipped(path, f"is a {entry.kind.value}, not a file", "commit the file itself"))
+            continue
+        try:
+            blobs.append((path, tree.read(path, MAX_ARTIFACT)))
+        except ChangeError as error:
+            missing.append(Skipped(path, "; ".join(p.what for p in error.problems)))
+    digests = {path: f"sha256:{hashlib.sha256(data).hexdigest()}" for path, data in blobs}
+    return Supply(tuple(blobs), digests, tuple(missing))
+
+
+def _meant(tree: Tree, pattern: str) -> list[Entry]:
+    exact = tree.entry(pattern)
+    if exact is not None:
+        return [exact]
+    folder = re.split(r"[*?]", pattern, maxsplit=1)[0].rpartition("/")[0]
+    return [entry for entry in tree.list(folder) if matches(entry.path, (pattern,))]
+
+
+def kernel_sources(change: Change) -> list[str]:
+    """Changed files that hold, build or load kernels, as far as their names and words say."""
+    found = []
+    for file in change.files:
+        if file.status is ChangeStatus.DELETED or file.kind in (FileKind.SYMLINK, FileKind.SUBMODULE):
+            continue
+        if file.path.endswith(_KERNEL_SUFFIXES) or (file.path.endswith(_HOST_SUFFIXES) and _speaks(change, file.path)):
+            found.append(file.path)
+    return sorted(found)
+
+
+def _speaks(change: Change, path: str) -> bool:
+    try:
+        return _KERNEL_TEXT.search(change.head_tree.read(path)) is not None
+    except ChangeError:
+        return True  # too large to be read: nobody knows what is in it
