@@ -330,16 +330,40 @@ class World:
         method = bool(function.class_name) and not _decorated(node, "staticmethod")
         place = Place(function.path, Scope(), function.class_name, positional[0].arg if method and positional else "")
         body, falls = function_body(self, place, node, known)
-        rest = [s for s in body if not (isinstance(s, ast.Assign) and self._private_store(s))]
-        if not rest:
-            return constant(None, node) if falls else None
-        if len(rest) == 1 and isinstance(rest[0], ast.Return):
-            value = rest[0].value
-            if value is None or is_constant(value):
-                return value or constant(None, node)
-            if isinstance(value, ast.Name) and not any(value.id in bound_names([s]) for s in node.body):
-                return value.id if value.id in {a.arg for a in (*positional, *node.args.kwonlyargs)} else None
-        return None
+        outcomes = self._outcomes(
+            body, {a.arg for a in (*positional, *node.args.kwonlyargs)} - set(bound_names(node.body))
+        )
+        if outcomes is None:
+            return None
+        results = [*outcomes, *([constant(None, node)] if falls else [])]
+        first = results[0] if results else None
+        if first is None or any(ast.dump(r) != ast.dump(first) for r in results):
+            return None
+        return first.id if isinstance(first, ast.Name) else first
+
+    def _outcomes(self, body: list[ast.stmt], returnable: set[str]) -> list[ast.expr] | None:
+        """Everything that statements may return: constants and unchanged parameters. None: they do more than that."""
+        found: list[ast.expr] = []
+        for node in body:
+            match node:
+                case ast.Return(value=None):
+                    found.append(constant(None, node))
+                case ast.Return(value=value) if is_constant(value):
+                    found.append(value)  # type: ignore[arg-type]  # a constant is an expression
+                case ast.Return(value=ast.Name(id=name) as value) if name in returnable:
+                    found.append(value)
+                case ast.If(test=test) if self.purity(test):
+                    inner = [self._outcomes(branch, returnable) for branch in (node.body, node.orelse)]
+                    if inner[0] is None or inner[1] is None:
+                        return None
+                    found += [*inner[0], *inner[1]]
+                case ast.Assign() if self._private_store(node):
+                    pass
+                case ast.Pass():
+                    pass
+                case _:
+                    return None
+        return found
 
     def _private_store(self, node: ast.Assign) -> bool:
         """Whether an assignment only binds local names to something free of effects."""
