@@ -62,14 +62,16 @@ class Source:
     def uniform(self, shape: Sequence[int]) -> NDArray[np.float64]:
         """In [0, 1), multiples of 2^-53."""
         count = int(np.prod(shape, dtype=np.int64))
-        return ((self.raw(count) >> np.uint64(11)) * 2.0**-53).reshape(tuple(shape))
+        drawn: NDArray[np.float64] = (self.raw(count) >> np.uint64(11)).astype(np.float64)
+        return (drawn * 2.0**-53).reshape(tuple(shape))
 
     def bell(self, shape: Sequence[int]) -> NDArray[np.float64]:
         """Mean 0, variance 1, within ±3.5: the sum of four 16-bit uniforms (no libm, so no platform differences)."""
         raw = self.raw(int(np.prod(shape, dtype=np.int64)))
-        total = sum((raw >> np.uint64(16 * k)) & np.uint64(0xFFFF) for k in range(4))
-        centred = np.asarray(total, dtype=np.float64) - 131070.0
-        return np.asarray(centred * (1.7320508 / 65536.0), dtype=np.float64).reshape(tuple(shape))
+        total: NDArray[np.float64] = np.full(raw.shape, -131070.0)
+        for k in range(4):
+            total += (raw >> np.uint64(16 * k)) & np.uint64(0xFFFF)
+        return (total * (1.7320508 / 65536.0)).reshape(tuple(shape))
 
     def below(self, limit: int, shape: Sequence[int]) -> NDArray[np.int64]:
         """Integers in [0, limit)."""

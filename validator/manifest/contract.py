@@ -244,8 +244,10 @@ class Tolerance(_Model):
     """How results are compared. What a change asks for here is shown to the reviewer; a policy may cap it."""
 
     policy: Literal["relative-to-baseline", "absolute", "ulp", "exact", "property"] = "relative-to-baseline"
-    ratio: Annotated[float, Field(gt=0, le=64)] = 4.0
-    """relative-to-baseline: how many times the trusted implementation's own error is accepted (RMS)."""
+    rms_ratio: Annotated[float, Field(gt=0, le=64)] = 2.0
+    """relative-to-baseline: RMS error over what an honest implementation may be off by, both against float64."""
+    max_ratio: Annotated[float, Field(gt=0, le=256)] = 4.0
+    """The same for single elements."""
     atol: Annotated[float, Field(ge=0)] = 0.0
     rtol: Annotated[float, Field(ge=0)] = 0.0
     """absolute: |candidate - reference| <= atol + rtol * |reference|, element by element."""

@@ -1,7 +1,8 @@
 """Input classes: what an argument may be filled with, and which classes apply to it.
 
 `VARIANTS` is the registry. A variant belongs to a class (`I1`…`I23`, see `validator.differential.coverage`) and makes
-the values of one argument; sizes, layouts, padding and call plans are classes of a whole case (`validator.differential.cases`).
+the values of one argument; sizes, layouts, padding and call plans are classes of a whole case
+(`validator.differential.cases`).
 """
 
 from validator.differential.inputs.fill import Fill, filled, in_domain

@@ -1,0 +1,79 @@
+"""Adequacy: mistakes that the tolerance would not notice.
+
+The reference is run on inputs that stand for a mistake in the kernel (a weight skipped, cut to few mantissa bits, its
+tail dropped; a scalar ten times larger; a term scaled), and its result is judged as if it were the candidate's. A
+mutant that no case can tell from the right result is reported, with the inputs that would show it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from validator.differential.cases import Case, Inputs, is_written
+from validator.differential.judge import Expected, judge
+from validator.differential.numbers import is_float
+from validator.differential.runner import ReferenceFailed, Runner
+from validator.manifest.contract import Role
+
+__all__ = ["Mutant", "Visibility", "mutants"]
+
+Mutant = str
+"""In words: "norm_w skipped"."""
+
+
+def mutants(runner: Runner, inputs: Inputs) -> Iterator[tuple[Mutant, Inputs]]:
+    """Every mutant that makes sense for these arguments, with the inputs that stand for it."""
+    for name, (role, values) in runner.contract.values.items():
+        value = inputs.get(name)
+        if role in (Role.OUTPUT, Role.WORKSPACE, Role.INDEX, Role.FLAG, Role.MAILBOX):
+            continue
+        if role is Role.SCALAR:
+            if isinstance(value, float) and value:
+                yield f"{name} ten times larger", {**inputs, name: value * 10}
+            continue
+        if not isinstance(value, np.ndarray) or not is_float(value.dtype) or not value.size:
+            continue
+        wide = value.astype(np.float64)
+        if role in (Role.WEIGHT, Role.STABLE):
+            yield f"{name} skipped (taken as 1)", {**inputs, name: np.ones_like(value)}
+        yield f"{name} dropped (taken as 0)", {**inputs, name: np.zeros_like(value)}
+        yield f"{name} scaled by 1.01", {**inputs, name: (wide * 1.01).astype(value.dtype)}
+        yield f"{name} cut to 3 mantissa bits", {**inputs, name: _cut(wide).astype(value.dtype)}
+        if value.ndim and value.shape[-1] > 1 and not is_written(role, values):
+            tail = value.copy()
+            tail[..., -max(1, value.shape[-1] // 8) :] = 0
+            yield f"tail of {name} dropped", {**inputs, name: tail}
+
+
+def _cut(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    mantissa, exponent = np.frexp(values)
+    return np.asarray(np.ldexp(np.trunc(mantissa * 8) / 8, exponent))
+
+
+class Visibility:
+    """Which mutants some case has told from the right result, over a run."""
+
+    def __init__(self, runner: Runner, budget: int = 400) -> None:
+        self._runner = runner
+        self._budget = budget
+        self.tried: set[Mutant] = set()
+        self.visible: set[Mutant] = set()
+
+    def look(self, case: Case, inputs: Inputs, expected: Mapping[str, Expected]) -> None:
+        """Try the mutants that nothing has shown yet on one more case."""
+        for mutant, wrong in mutants(self._runner, inputs):
+            self.tried.add(mutant)
+            if mutant not in self.visible and self._budget > 0:
+                self._budget -= 1
+                if self._differs(case, wrong, expected):
+                    self.visible.add(mutant)
+
+    def _differs(self, case: Case, wrong: Inputs, expected: Mapping[str, Expected]) -> bool:
+        try:
+            result = self._runner.trusted(case, wrong)
+        except ReferenceFailed:
+            return True  # a mistake that breaks the reference itself would not go unnoticed
+        return bool(judge(self._runner.contract, expected, result))

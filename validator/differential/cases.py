@@ -1,0 +1,285 @@
+"""Cases: what is run, in an order that depends on the contract and one seed alone.
+
+First the production shapes, then every edge and every input variant by construction, then what hypothesis draws from
+the contract. A case is a small value that names its data by a seed: it can be stored, described, replayed and shrunk.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import hypothesis
+import numpy as np
+from hypothesis import strategies as st
+
+from validator.differential.errors import DifferentialError
+from validator.differential.inputs import VARIANTS, Fill, applicable, filled
+from validator.differential.numbers import Array, Source, derived, dtype_of, is_float
+from validator.differential.shapes import Dims, Space, shape_of
+from validator.manifest.contract import KernelContract, Role, Values
+from validator.manifest.dims import parse_expression
+
+__all__ = ["PLANS", "Case", "Inputs", "build", "cases", "from_json", "is_written", "judged_arguments"]
+
+Inputs = dict[str, Any]
+"""Argument → numpy array, or a Python number for one passed by value; in the callable's order."""
+
+PLANS = ("repeat", "same-buffer", "flip", "recheck", "a-b-a", "batch-mates", "fresh")
+"""What is done around the first two calls of a case (`validator.differential.plans`)."""
+
+_PAIRS = ("dims", "dtypes", "variants", "layouts")
+_WRITTEN = frozenset({Role.OUTPUT, Role.STATE, Role.WORKSPACE})
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One case. Only what is out of the ordinary is listed."""
+
+    kernel: str
+    """The contract's `match`."""
+    dims: tuple[tuple[str, int], ...]
+    seed: int
+    """Of the data."""
+    plan: str = "repeat"
+    dtypes: tuple[tuple[str, str], ...] = ()
+    """Argument → element type, for arguments that have a choice."""
+    variants: tuple[tuple[str, str], ...] = ()
+    """Argument → name of its variant, for arguments that are not filled plainly."""
+    layouts: tuple[tuple[str, str], ...] = ()
+    """Argument → layout, for arguments that are not contiguous."""
+    aliased: tuple[str, ...] = ()
+    """Arguments that share the memory of their `alias_of`."""
+    padding: bool = False
+    """What no index points to and no length covers holds NaN."""
+    origin: str = ""
+    """Why the case exists, in words."""
+    input_class: str = ""
+    """The class it was made for; `random` when hypothesis drew it."""
+
+    @property
+    def id(self) -> str:
+        """The same for the same case on any machine; says nothing of why it exists."""
+        facts = asdict(self)
+        del facts["origin"], facts["input_class"]
+        return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:12]
+
+    def words(self) -> str:
+        """The inputs as a sentence."""
+        parts = [", ".join(f"{name} = {value}" for name, value in self.dims) or "no dimensions"]
+        parts += [f"{name} as {dtype}" for name, dtype in self.dtypes]
+        parts += [f"{name} {VARIANTS[variant].words}" for name, variant in self.variants]
+        parts += [f"{name} lies {layout} in memory" for name, layout in self.layouts]
+        parts += [f"{name} shares memory with its alias" for name in self.aliased]
+        parts += ["unused parts hold NaN"] if self.padding else []
+        return "; ".join(parts) + f"; plan {self.plan}"
+
+
+def from_json(data: dict[str, Any]) -> Case:
+    """A stored case. Raises `DifferentialError` when it is not one."""
+    try:
+        pairs: dict[str, Any] = {k: tuple((str(a), b) for a, b in data.get(k, ())) for k in _PAIRS}
+        plain = {k: data[k] for k in ("kernel", "seed", "plan", "padding", "origin", "input_class") if k in data}
+        case = Case(**pairs, **plain, aliased=tuple(data.get("aliased", ())))
+    except (KeyError, TypeError, ValueError) as error:
+        raise DifferentialError(f"not a stored case: {error}") from error
+    unknown = [v for _, v in case.variants if v not in VARIANTS] + [p for p in [case.plan] if p not in PLANS]
+    if unknown:
+        raise DifferentialError(f"the case names {', '.join(map(repr, unknown))}, which this version does not know")
+    return case
+
+
+def is_written(role: Role | None, values: Values) -> bool:
+    """Whether the kernel may change the argument."""
+    return role in _WRITTEN or values.inplace
+
+
+def judged_arguments(contract: KernelContract) -> tuple[str, ...]:
+    """Arguments whose contents after the call are the result."""
+    return tuple(n for n, (r, v) in contract.values.items() if is_written(r, v) and r is not Role.WORKSPACE)
+
+
+def fill_of(contract: KernelContract, case: Case, name: str) -> Fill:
+    """What a variant is told about one argument of one case."""
+    dims = dict(case.dims)
+    role, values = contract.values[name]
+    d = values.domain
+    extent = 0
+    if (target := d.index or d.lengths) is not None:
+        other, _, axis = target.rpartition(".")
+        extent = shape_of(contract.values[other][1].shape or (), dims)[int(axis)]
+    dtype = dict(case.dtypes).get(name) or (values.dtype[0] if values.dtype else "float64")
+    total = parse_expression(d.sum).value(dims) if d.sum is not None else None
+    return Fill(name, role, values, dtype_of(dtype), shape_of(values.shape or (), dims), extent, total)
+
+
+def build(contract: KernelContract, case: Case) -> Inputs:
+    """The case's data. Written arguments that hold no input yet are there too, filled plainly: callers poison them."""
+    inputs: Inputs = {}
+    variants = dict(case.variants)
+    for name, (role, values) in contract.values.items():
+        if values.value is not None:
+            number = values.value
+            inputs[name] = parse_expression(number).value(dict(case.dims)) if isinstance(number, str) else number
+            continue
+        fill = fill_of(contract, case, name)
+        source = Source(derived(case.seed, name))
+        array = VARIANTS[variants[name]].make(fill, source) if name in variants else filled(fill, source)
+        inputs[name] = array.item() if role is Role.SCALAR and array.ndim == 0 else array
+    for name in case.aliased:
+        inputs[name] = inputs[_alias(contract, name)]
+    if case.padding:
+        _poison_unused(contract, inputs)
+    return inputs
+
+
+def _alias(contract: KernelContract, name: str) -> str:
+    alias = getattr(contract.values[name][1], "alias_of", None)
+    assert isinstance(alias, str)
+    return alias
+
+
+def _poison_unused(contract: KernelContract, inputs: Inputs) -> None:
+    """NaN wherever no index points and beyond every length."""
+    for name, (_, values) in contract.values.items():
+        for kind in ("index", "lengths"):
+            target = getattr(values.domain, kind)
+            if target is None:
+                continue
+            other, _, axis_text = target.rpartition(".")
+            array, axis = inputs[other], int(axis_text)
+            if not isinstance(array, np.ndarray) or not is_float(array.dtype) or _used_otherwise(contract, other):
+                continue
+            if kind == "index":
+                unused = np.setdiff1d(np.arange(array.shape[axis]), np.asarray(inputs[name]).astype(np.int64))
+                array[(slice(None),) * axis + (unused,)] = np.nan
+            elif axis == 1 and np.ndim(inputs[name]) == 1:
+                beyond = np.arange(array.shape[1])[None, :] >= np.asarray(inputs[name]).astype(np.int64)[:, None]
+                array[beyond] = np.nan
+
+
+def _used_otherwise(contract: KernelContract, name: str) -> bool:
+    """Whether a second index points into the same argument: then no single one tells what is unused."""
+    named = [v.domain.index or v.domain.lengths for _, v in contract.values.values()]
+    return sum(t is not None and t.rpartition(".")[0] == name for t in named) > 1
+
+
+def has_padding(contract: KernelContract) -> bool:
+    """Whether some part of some argument can be unused."""
+    return any(v.domain.index or v.domain.lengths for _, v in contract.values.values())
+
+
+def cases(contract: KernelContract, seed: int, count: int) -> list[Case]:
+    """Every case of a run: those by construction, then `count` random ones; plans in turn. Same seed, same cases."""
+    space = Space(contract)
+    made = [*_constructed(contract, space), *_drawn(contract, space, seed, count)]
+    plans = [p for p in PLANS if p != "batch-mates" or contract.batch is not None]
+    ordinary = [p for p in plans if p != "fresh"]
+    out: dict[str, Case] = {}
+    for index, case in enumerate(made):
+        # A process of its own is dear: the first case has one, and one in 40 after it.
+        plan = "fresh" if index % 40 == 0 else ordinary[index % len(ordinary)]
+        case = replace(case, plan=plan, seed=derived(seed, contract.match, index))
+        out.setdefault(case.id, case)
+    return list(out.values())
+
+
+def _constructed(contract: KernelContract, space: Space) -> Iterator[Case]:
+    def case(dims: Dims | Iterable[tuple[str, int]], origin: str, input_class: str, **more: Any) -> Case:
+        return Case(contract.match, tuple(dict(dims).items()), 0, origin=origin, input_class=input_class, **more)
+
+    for shape in contract.production:
+        ordered = {name: shape[name] for name in space.names}
+        yield case(ordered, "production shape", "production")
+    typical = space.complete({}) or {}
+    yield case(typical, "ordinary values", "plain")
+    for edge in space.edges():
+        yield case(edge.dims, edge.reason, edge.input_class)
+    probe = case(typical, "", "")
+    for name, (_, values) in contract.values.items():
+        for dtype in values.dtype[1:]:
+            yield case(typical, f"{name} as {dtype}", "I19", dtypes=((name, dtype),))
+        if values.value is None:
+            for variant in applicable(fill_of(contract, probe, name)):
+                told = f"{name} {variant.words}"
+                yield case(typical, told, variant.input_class, variants=((name, variant.name),))
+        for layout in layouts_of(values):
+            input_class = "I12" if layout == "offset" else "I11"
+            yield case(typical, f"{name} lies {layout}", input_class, layouts=((name, layout),))
+        if getattr(values, "alias_of", None):
+            yield case(typical, f"{name} shares memory with {_alias(contract, name)}", "I13", aliased=(name,))
+    if has_padding(contract):
+        yield case(typical, "unused parts hold NaN", "I7", padding=True)
+
+
+def layouts_of(values: Values) -> tuple[str, ...]:
+    """Layouts that callers may pass, besides the ordinary one."""
+    return tuple(layout for layout in values.layouts if layout != "contiguous")
+
+
+def _drawn(contract: KernelContract, space: Space, seed: int, count: int) -> list[Case]:
+    """What hypothesis draws; nothing is run while it draws, so the list is known before the first call."""
+    drawn: list[Case] = []
+    if count <= 0:
+        return drawn
+
+    @hypothesis.seed(derived(seed, contract.match, "drawn"))
+    @hypothesis.settings(
+        max_examples=count,
+        database=None,
+        deadline=None,
+        phases=(hypothesis.Phase.generate,),
+        suppress_health_check=list(hypothesis.HealthCheck),
+        verbosity=hypothesis.Verbosity.quiet,
+    )
+    @hypothesis.given(strategy(contract, space))
+    def collect(case: Case) -> None:
+        drawn.append(replace(case, origin=f"random case {len(drawn) + 1}", input_class="random"))
+
+    collect()
+    return drawn
+
+
+@st.composite
+def strategy(draw: Any, contract: KernelContract, space: Space) -> Case:
+    """Any case within the contract; the simplest when shrunk."""
+    case = Case(contract.match, tuple(draw(space.strategy()).items()), 0)
+    dtypes: list[tuple[str, str]] = []
+    variants: list[tuple[str, str]] = []
+    layouts: list[tuple[str, str]] = []
+    aliased: list[str] = []
+    for name, (_, values) in contract.values.items():
+        if len(values.dtype) > 1:
+            dtypes.append((name, str(draw(st.sampled_from(values.dtype)))))
+    case = replace(case, dtypes=tuple(dtypes))
+    for name, (_, values) in contract.values.items():
+        if values.value is None:
+            names = [v.name for v in applicable(fill_of(contract, case, name))]
+            # Mostly plain: a case with every argument at an extreme tells little about any of them.
+            pick = draw(st.integers(0, 4 * max(len(names), 1) - 1))
+            if pick < len(names):
+                variants.append((name, names[-1 - pick]))
+        if (few := layouts_of(values)) and draw(st.booleans()):
+            layouts.append((name, str(draw(st.sampled_from(few)))))
+        if getattr(values, "alias_of", None) and draw(st.booleans()):
+            aliased.append(name)
+    padding = has_padding(contract) and bool(draw(st.booleans()))
+    return replace(case, padding=padding, variants=tuple(variants), layouts=tuple(layouts), aliased=tuple(aliased))
+
+
+def float_arguments(inputs: Inputs) -> list[str]:
+    """Arrays of floating-point type."""
+    return [n for n, a in inputs.items() if isinstance(a, np.ndarray) and is_float(a.dtype)]
+
+
+def copied(inputs: Inputs) -> Inputs:
+    """The same values in arrays of their own."""
+    return {n: a.copy() if isinstance(a, np.ndarray) else a for n, a in inputs.items()}
+
+
+def array_of(value: Any) -> Array:
+    """A number or an array, as an array."""
+    return np.asarray(value)

@@ -1,0 +1,134 @@
+"""Coverage: which input classes a run held, and which not and why. Nothing is claimed that was not generated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from validator.differential.cases import Case, has_padding, layouts_of
+from validator.differential.inputs import VARIANTS
+from validator.manifest.contract import KernelContract, Role
+
+__all__ = ["CLASSES", "Row", "coverage", "not_covered"]
+
+_EVERY = "by every case"
+
+CLASSES: dict[str, str] = {
+    "I1": "offsets beyond 2^31",
+    "I2": "sizes at tile edges and ragged tails",
+    "I3": "size 0",
+    "I4": "size 1",
+    "I5": "odd head and group counts",
+    "I6": "fully masked rows",
+    "I7": "NaN in unused rows and padding",
+    "I8": "ties",
+    "I9": "zeros and tiny blocks",
+    "I10": "peaked and large values",
+    "I11": "strided, transposed and sliced arguments",
+    "I12": "alignment offsets",
+    "I13": "in-place and aliased arguments",
+    "I14": "dirty workspaces and outputs",
+    "I15": "repeated calls and changed values",
+    "I16": "batch mates",
+    "I17": "repeats for races",
+    "I18": "every configuration that the candidate can choose",
+    "I19": "every element type of each argument",
+    "I20": "reads outside a buffer",
+    "I21": "rows far below the largest",
+    "I22": "rounding points of fused chains",
+    "I23": "order across launches and ranks",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One input class in one run."""
+
+    input_class: str
+    words: str
+    cases: int
+    """Cases that hold it; 0 when it is not covered."""
+    reason: str = ""
+    """Why it is not covered or does not apply."""
+    applies: bool = True
+
+
+def coverage(contract: KernelContract, run: Sequence[Case]) -> tuple[Row, ...]:
+    """A row for every class."""
+    counts = dict.fromkeys(CLASSES, 0)
+    for case in run:
+        for input_class in _held(contract, case):
+            counts[input_class] += 1
+    return tuple(_row(contract, input_class, counts[input_class]) for input_class in CLASSES)
+
+
+def not_covered(rows: Sequence[Row]) -> tuple[str, ...]:
+    """Sentences for the reviewer, about classes that apply and were not run."""
+    return tuple(f"{r.words} ({r.input_class}): {r.reason}" for r in rows if r.applies and not r.cases)
+
+
+def _held(contract: KernelContract, case: Case) -> set[str]:
+    held = {case.input_class} | {VARIANTS[v].input_class for _, v in case.variants}
+    held |= {"I12" if layout == "offset" else "I11" for _, layout in case.layouts}
+    held |= {"I7"} if case.padding else set()
+    held |= {"I13"} if case.aliased or _inplace(contract) else set()
+    held |= {"I14"} if _filled(contract) else set()
+    held |= {"I20"}
+    held |= {"I16"} if case.plan == "batch-mates" else {"I15", "I17"} if case.plan == "repeat" else {"I15"}
+    sizes = [value for _, value in case.dims]
+    held |= {"I3"} if 0 in sizes else set()
+    held |= {"I4"} if 1 in sizes else set()
+    held |= {"I5"} if any(v > 1 and v & (v - 1) for v in sizes) else set()
+    chosen = dict(case.dtypes)
+    held |= {"I19"} if chosen or not any(len(v.dtype) > 1 for _, v in contract.values.values()) else set()
+    return held & CLASSES.keys()
+
+
+def _inplace(contract: KernelContract) -> bool:
+    return any(r is Role.STATE or v.inplace for r, v in contract.values.values())
+
+
+def _filled(contract: KernelContract) -> bool:
+    return any(r in (Role.OUTPUT, Role.WORKSPACE) for r, _ in contract.values.values())
+
+
+_REASONS: dict[str, str] = {
+    "I1": "a model on the CPU is not run on buffers of that size",
+    "I17": "no case repeats a call",
+    "I18": "the contract has no way to name the candidate's configurations",
+    "I22": "results are compared with float64, not with the trusted path's rounding points (tolerance `ulp` does that)",
+    "I23": "one callable is run at a time",
+}
+
+_APPLIES: dict[str, tuple[Callable[[KernelContract], bool], str]] = {
+    "I3": (lambda c: any(0 in x.values for x in c.constraints if hasattr(x, "values")), "no dimension may be 0"),
+    "I4": (lambda c: any(1 in x.values for x in c.constraints if hasattr(x, "values")), "no dimension may be 1"),
+    "I6": (
+        lambda c: any("-inf" in v.domain.special for _, v in c.values.values()),
+        "no argument may hold minus infinity (`domain.special`)",
+    ),
+    "I7": (has_padding, "no index or length says that anything is unused"),
+    "I11": (
+        lambda c: any(set(layouts_of(v)) - {"offset"} for _, v in c.values.values()),
+        "the contract allows contiguous arguments only (`layouts`)",
+    ),
+    "I12": (
+        lambda c: any("offset" in v.layouts for _, v in c.values.values()),
+        "the contract does not allow arguments that are not aligned (`layouts`)",
+    ),
+    "I13": (
+        lambda c: _inplace(c) or any(getattr(v, "alias_of", None) for _, v in c.values.values()),
+        "nothing is changed in place or aliased",
+    ),
+    "I14": (_filled, "there is no output buffer or workspace"),
+    "I16": (lambda c: c.batch is not None, "the contract names no `batch` dimension"),
+    "I23": (lambda c: False, "the callable is one launch"),
+}
+
+
+def _row(contract: KernelContract, input_class: str, count: int) -> Row:
+    words = CLASSES[input_class]
+    test = _APPLIES.get(input_class)
+    if test is not None and not test[0](contract):
+        return Row(input_class, words, 0, test[1], applies=False)
+    return Row(input_class, words, count, "" if count else _REASONS.get(input_class, "no case of this run holds it"))

@@ -1,0 +1,204 @@
+"""One kernel, all its cases: run, judge, control, shrink; nothing here decides what it means for the change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from validator.differential.adequacy import Visibility
+from validator.differential.cases import Case, Inputs, build, cases
+from validator.differential.controls import Controlled, controls
+from validator.differential.judge import Expected, Fault, FaultKind
+from validator.differential.plans import differing, follow
+from validator.differential.runner import Outputs, Played, ReferenceFailed, Runner
+from validator.differential.shapes import Space
+
+__all__ = ["CaseResult", "KernelResult", "run_case", "run_kernel"]
+
+_SHRUNK = 3
+"""Failures that are shrunk; more of the same tell no more."""
+_TRIES = 60
+"""Runs spent on shrinking one failure."""
+
+
+@dataclass(frozen=True, slots=True)
+class CaseResult:
+    """What came of one case."""
+
+    case: Case
+    faults: tuple[Fault, ...] = ()
+    controlled: Controlled | None = None
+    """None: the case failed before controls made sense."""
+    unusable: str = ""
+    """Why nobody can say what is right here."""
+
+    @property
+    def status(self) -> str:
+        """`failed`, `unusable`, `void`, `degenerate` or `passed`."""
+        if self.faults:
+            return "failed"
+        if self.unusable or self.controlled is None:
+            return "unusable"
+        return "void" if self.controlled.void else "degenerate" if self.controlled.degenerate else "passed"
+
+
+@dataclass
+class KernelResult:
+    """Everything that was run for one kernel."""
+
+    planned: tuple[Case, ...]
+    """Known before the first call; a case without a result is a failure."""
+    results: list[CaseResult] = field(default_factory=list)
+    shrunk: dict[str, CaseResult] = field(default_factory=dict)
+    """Id of a failed case → the smallest case that fails in the same way."""
+    blind: tuple[str, ...] = ()
+    """Mutants that no case could tell from the right result."""
+    mutated: int = 0
+    """Mutants tried."""
+    calls: int = 0
+    enforced: dict[str, str] = field(default_factory=dict)
+    """Confinement of the candidate's process."""
+    bound: tuple[str, ...] = ()
+    """Functions that were made to raise inside the candidate's process."""
+    wide: bool = True
+    """The reference ran in float64."""
+
+    def of(self, status: str) -> list[CaseResult]:
+        return [r for r in self.results if r.status == status]
+
+    @property
+    def missing(self) -> list[Case]:
+        """Cases that were planned and have no result."""
+        done = {r.case.id for r in self.results}
+        return [c for c in self.planned if c.id not in done]
+
+
+def run_kernel(
+    runner: Runner,
+    seed: int,
+    count: int,
+    first: tuple[Case, ...] = (),
+    progress: Callable[[str], None] = lambda _: None,
+) -> KernelResult:
+    """Run all cases of a contract. `first`: stored cases that are tried before the others."""
+    planned = tuple({c.id: c for c in (*first, *cases(runner.contract, seed, count))}.values())
+    result = KernelResult(planned)
+    other: dict[tuple[tuple[str, int], ...], Outputs] = {}
+    tolerance = Visibility(runner)
+    for index, case in enumerate(planned):
+        done = run_case(runner, case, other.get(case.dims))
+        result.results.append(done.result)
+        if done.expected is not None and done.inputs is not None:
+            other[case.dims] = {name: want.native for name, want in done.expected.items()}
+            if done.result.status == "passed":
+                tolerance.look(case, done.inputs, done.expected)
+        if done.result.faults and len(result.shrunk) < _SHRUNK:
+            kinds = {f.kind for r in result.shrunk.values() for f in r.faults}
+            if not kinds.issuperset(f.kind for f in done.result.faults):
+                result.shrunk[case.id] = shrink(runner, done.result)
+        if index % 50 == 49:
+            progress(f"{runner.contract.match}: {index + 1} of {len(planned)} cases")
+        if _hopeless(result):
+            break
+    result.blind, result.mutated = tuple(sorted(tolerance.tried - tolerance.visible)), len(tolerance.tried)
+    result.calls, result.wide = runner.calls, runner.wide
+    result.enforced, result.bound = dict(runner.candidate.enforced), runner.candidate.bound
+    return result
+
+
+def _hopeless(result: KernelResult) -> bool:
+    """The first eight cases all ended without a result: the rest would too, each after its deadline."""
+    return len(result.results) >= 8 and all(
+        r.faults and all(f.kind is FaultKind.WORKER for f in r.faults) for r in result.results
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A case's result and what was right."""
+
+    result: CaseResult
+    inputs: Inputs | None = None
+    expected: dict[str, Expected] | None = None
+
+
+def run_case(runner: Runner, case: Case, other: Outputs | None = None) -> Done:
+    """Two calls with two poisons, the plan's calls, then the controls."""
+    inputs = build(runner.contract, case)
+    try:
+        expected = runner.expect(case, inputs)
+        faults, first = _twice(runner, case, inputs, expected)
+        if first is not None and not faults:
+            faults = follow(runner, case, inputs, expected, first)
+    except ReferenceFailed as error:
+        return Done(CaseResult(case, unusable=str(error)), inputs)
+    controlled = controls(runner.contract, inputs, expected, other)
+    return Done(CaseResult(case, tuple(faults), controlled), inputs, expected)
+
+
+def _twice(
+    runner: Runner, case: Case, inputs: Inputs, expected: dict[str, Expected]
+) -> tuple[list[Fault], Outputs | None]:
+    """The same values in other buffers, with another poison and another guard pattern: the same result."""
+    slots = len(inputs)
+    first: Played = runner.play(case, inputs, expected, slot=0, which=0)
+    if first.outputs is None or first.faults:
+        return list(first.faults), first.outputs
+    second = runner.play(case, inputs, expected, slot=slots, which=1)
+    faults = list(second.faults)
+    if second.outputs is not None:
+        for name, count in differing(runner.contract, expected, first.outputs, second.outputs):
+            text = (
+                f"{count} elements of {name} change with what stood in outputs, workspaces and around buffers before "
+                "the call: not written, or read from where nothing is promised"
+            )
+            faults.append(Fault(FaultKind.DIRTY, name, text, {"elements": count}))
+    return faults, first.outputs
+
+
+def shrink(runner: Runner, failed: CaseResult) -> CaseResult:
+    """The smallest case, by a fixed order of simplifications, that still shows one of the same kinds of fault."""
+    kinds = {f.kind for f in failed.faults}
+    best, tries = failed, 0
+    space = Space(runner.contract)
+    progress = True
+    while progress and tries < _TRIES:
+        progress = False
+        for simpler in _simpler(best.case, space):
+            tries += 1
+            if tries > _TRIES:
+                break
+            result = run_case(runner, simpler).result
+            if kinds & {f.kind for f in result.faults}:
+                best, progress = result, True
+                break
+    return best
+
+
+def _simpler(case: Case, space: Space) -> Iterator[Case]:
+    """Cases one step simpler, the boldest first."""
+    dims = dict(case.dims)
+    smallest = space.smallest()
+    if dims != smallest:
+        yield replace(case, dims=tuple(smallest.items()))
+    for part in ("variants", "layouts", "aliased", "dtypes"):
+        items = getattr(case, part)
+        if len(items) > 1:
+            yield _with(case, part, ())
+        for item in items:
+            yield _with(case, part, tuple(i for i in items if i != item))
+    if case.padding:
+        yield replace(case, padding=False)
+    if case.plan != "repeat":
+        yield replace(case, plan="repeat")
+    for name, value in case.dims:
+        options = [v for v in (smallest.get(name, value), value // 2, value - 1) if v < value]
+        for option in dict.fromkeys(options):
+            found = dict(dims, **{name: option})
+            if option in space.values[name] and space.holds(found):
+                yield replace(case, dims=tuple(found.items()))
+
+
+def _with(case: Case, part: str, items: Any) -> Case:
+    return replace(case, **{part: items})

@@ -1,0 +1,248 @@
+"""Judgement: is this result right, and if not, where is it wrong?
+
+The reference runs in float64. How far an honest implementation may be from it is measured, not guessed: the trusted
+implementation's own error on the same input, and how much the reference itself moves when its inputs move by one
+rounding error of the promised precision (so a sum that cancels allows what any order of summation allows). The ratio of
+the candidate's error to that yardstick is judged over the whole result, over every slice along every axis, and element
+by element, so a wrong row cannot hide in a large result, and small rows cannot hide behind large ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from validator.differential.numbers import Array, eps_of, is_float, smallest
+from validator.manifest.contract import KernelContract, Tolerance
+
+__all__ = ["Expected", "Fault", "FaultKind", "judge", "ulp_distance"]
+
+F64 = NDArray[np.float64]
+
+
+class FaultKind(StrEnum):
+    """What is wrong with a candidate's behaviour in one case."""
+
+    VALUE = "wrong-value"
+    CLASS = "wrong-nan-or-infinity"
+    METADATA = "wrong-metadata"
+    INPUT = "input-changed"
+    GUARD = "guard-zone-written"
+    DIRTY = "depends-on-old-contents"
+    """Two poisons or two guard patterns give two results: an element not written, a dirty workspace, a stray read."""
+    REPEAT = "not-repeatable"
+    HIDDEN = "hidden-state"
+    """Right in one order of calls and wrong in another."""
+    EARLIER = "earlier-result-changed"
+    BATCH = "depends-on-batch-mates"
+    WORKER = "no-result"
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing that is wrong, with what a person needs to see it."""
+
+    kind: FaultKind
+    output: str
+    """Argument, or empty."""
+    message: str
+    figures: dict[str, int | float | str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What one output should be."""
+
+    exact: F64
+    """The reference in float64."""
+    native: Array
+    """The trusted implementation in the output's own type."""
+    yardstick: F64
+    """Element by element, what an honest implementation may be off by (one standard deviation)."""
+    unspecified: NDArray[np.bool_]
+    """Elements that the reference does not write."""
+
+
+def judge(contract: KernelContract, expected: Mapping[str, Expected], got: Mapping[str, Array]) -> list[Fault]:
+    """Every fault of these outputs; metadata first."""
+    faults = []
+    for name, want in expected.items():
+        faults += _metadata(name, want, got.get(name)) or list(_values(contract, name, want, got[name]))
+    return faults
+
+
+def _metadata(name: str, want: Expected, got: Array | None) -> list[Fault]:
+    if got is None:
+        return [Fault(FaultKind.METADATA, name, f"{name} is missing")]
+    if got.shape != want.native.shape or got.dtype != want.native.dtype:
+        have, due = (f"{a.dtype.name}{list(a.shape)}" for a in (got, want.native))
+        return [Fault(FaultKind.METADATA, name, f"{name} is {have}, the contract says {due}")]
+    return []
+
+
+def _values(contract: KernelContract, name: str, want: Expected, got: Array) -> Iterator[Fault]:
+    tolerance = contract.tolerance
+    judged = ~want.unspecified
+    if not is_float(got.dtype):
+        bad = judged & (got != want.native)
+        if bad.any():
+            yield _fault(FaultKind.VALUE, name, bad, got, want.native, {})
+        return
+    wide = got.astype(np.float64)
+    native = want.native.astype(np.float64)
+    rounded = want.exact.astype(got.dtype).astype(np.float64)
+    if not contract.nan_propagates:
+        judged &= ~(np.isnan(want.exact) | np.isnan(native))
+    # Where float64 and the type itself disagree about overflow, either is right; never a wildcard where they agree.
+    bad = judged & (_class(wide) != _class(rounded)) & (_class(wide) != _class(native))
+    if bad.any():
+        yield _fault(FaultKind.CLASS, name, bad, got, rounded, {})
+    finite = judged & np.isfinite(wide) & np.isfinite(want.exact) & np.isfinite(rounded)
+    yield from _within(tolerance, name, want, got, wide, native, finite)
+
+
+def _within(
+    tolerance: Tolerance, name: str, want: Expected, got: Array, wide: F64, native: F64, finite: NDArray[np.bool_]
+) -> Iterator[Fault]:
+    match tolerance.policy:
+        case "exact":
+            bad = finite & (wide != native)
+        case "ulp":
+            bad = finite & (ulp_distance(got, want.native) > tolerance.ulp)
+        case "absolute":
+            bad = finite & (np.abs(wide - want.exact) > tolerance.atol + tolerance.rtol * np.abs(want.exact))
+        case _:
+            yield from _relative(tolerance, name, want, got, finite)
+            return
+    if bad.any():
+        yield _fault(FaultKind.VALUE, name, bad, got, native, {"policy": tolerance.policy})
+
+
+def _relative(
+    tolerance: Tolerance, name: str, want: Expected, got: Array, finite: NDArray[np.bool_]
+) -> Iterator[Fault]:
+    error = np.where(finite, np.abs(got.astype(np.float64) - np.where(finite, want.exact, 0)), 0.0)
+    yard = np.where(finite, want.yardstick, 0.0)
+    if not finite.any() or not error.any():
+        return
+    whole = float(_ratio(error, yard, None))
+    bad = np.zeros(got.shape, bool)
+    worst = 0.0
+    if whole > _widened(tolerance.rms_ratio, int(finite.sum())):
+        bad |= error > tolerance.max_ratio * yard
+        worst = whole
+    for axes, along in _slices(got.ndim):
+        count = np.sum(finite, axis=axes)
+        ratio = _ratio(error, yard, axes)
+        over = ratio > _widened(tolerance.rms_ratio, count)
+        if np.any(over):
+            worst = max(worst, float(np.where(over, ratio, 0).max()))
+            bad |= _spread_back(over, along, got.ndim) & (error > tolerance.rms_ratio * yard)
+    row = np.sqrt(np.mean(yard**2, axis=-1, keepdims=True)) if yard.ndim else yard
+    in_row = np.sum(finite, axis=-1, keepdims=True) if yard.ndim else np.ones(())
+    limit = _widened(2 * tolerance.max_ratio, in_row) * np.maximum(row, yard)
+    bad |= finite & (error > limit)
+    if bad.any():
+        worst = max(worst, float((error[bad] / np.maximum(yard[bad], np.finfo(float).tiny)).max()))
+        figures: dict[str, int | float | str] = {
+            "error / yardstick": _short(worst),
+            "rms error / yardstick, whole": _short(whole),
+        }
+        yield _fault(FaultKind.VALUE, name, bad & finite, got, want.exact, figures)
+
+
+def _slices(axes: int) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """(axes to pool over, axes that are kept): each axis by itself, and every row along the last one."""
+    for axis in range(axes):
+        if axes > 1:
+            yield tuple(a for a in range(axes) if a != axis), (axis,)
+    if axes > 2:
+        yield (axes - 1,), tuple(range(axes - 1))
+
+
+def _spread_back(over: NDArray[np.bool_], kept: tuple[int, ...], axes: int) -> NDArray[np.bool_]:
+    return over.reshape([over.shape[kept.index(a)] if a in kept else 1 for a in range(axes)])
+
+
+def _ratio(error: F64, yard: F64, axes: tuple[int, ...] | None) -> F64:
+    """RMS error over RMS yardstick; 0 where there is no error."""
+    up, down = np.sum(error**2, axis=axes), np.sum(yard**2, axis=axes)
+    return np.asarray(np.sqrt(np.divide(up, np.maximum(down, np.finfo(float).tiny))))
+
+
+def _widened(limit: float, count: Any) -> Any:
+    """The limit for a pool of so many elements: ratios over a handful are noise."""
+    return limit * (1 + 3 / np.sqrt(np.maximum(count, 1)))
+
+
+def _class(values: F64) -> NDArray[np.int8]:
+    """0 finite, 1 NaN, 2 +Inf, 3 -Inf."""
+    return np.asarray(np.isnan(values) * 1 + np.isposinf(values) * 2 + np.isneginf(values) * 3, dtype=np.int8)
+
+
+def yardstick(exact: F64, native: Array, probes: list[F64]) -> F64:
+    """What an honest implementation may be off by: its rounding, the trusted one's error, the input's own rounding."""
+    if not is_float(native.dtype):
+        return np.zeros(exact.shape)
+    rounding = 0.5 * eps_of(native.dtype) * np.abs(exact)
+    trusted = native.astype(np.float64) - exact
+    moved = [np.square(_finite(p - exact)) for p in probes]
+    spread = np.mean(moved, axis=0) if moved else np.zeros(exact.shape)
+    total = np.square(_finite(rounding)) + np.square(_finite(trusted)) + spread
+    return np.asarray(np.sqrt(total) + smallest(native.dtype))
+
+
+def _finite(values: F64) -> F64:
+    return np.where(np.isfinite(values), values, 0.0)
+
+
+def ulp_distance(a: Array, b: Array) -> NDArray[np.int64]:
+    """How many representable values lie between two arrays of the same floating type (finite elements)."""
+    unsigned = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}[a.dtype.itemsize]
+    top = 1 << (8 * a.dtype.itemsize - 1)
+    if a.dtype.name == "float4_e2m1fn":
+        top = 8
+
+    def ordered(x: Array) -> NDArray[Any]:
+        bits = np.ascontiguousarray(x).view(unsigned).astype(object if a.dtype.itemsize == 8 else np.int64)
+        return np.where(bits >= top, top - bits, bits)
+
+    return np.asarray(np.minimum(np.abs(ordered(a) - ordered(b)), 1 << 62), dtype=np.int64)
+
+
+def _fault(
+    kind: FaultKind, name: str, bad: NDArray[np.bool_], got: Array, want: Array, figures: dict[str, int | float | str]
+) -> Fault:
+    """The worst bad element, and where the bad ones are."""
+    wide, due = got.astype(np.float64), want.astype(np.float64)
+    distance = np.where(bad, np.nan_to_num(np.abs(wide - due), nan=np.inf), -1.0)
+    at = np.unravel_index(int(np.argmax(distance)), got.shape) if got.ndim else ()
+    place = f"{name}[{', '.join(map(str, at))}]" if at else name
+    message = f"{place}: expected {_short(due[at])}, got {_short(wide[at])}; {where(bad)}"
+    return Fault(kind, name, message, {"bad elements": int(bad.sum()), "of": int(bad.size), **figures})
+
+
+def _short(value: Any) -> str:
+    return f"{float(value):.6g}"
+
+
+def where(bad: NDArray[np.bool_]) -> str:
+    """Where the bad elements are, in words: the axes along which they are few or at an end."""
+    count = f"{int(bad.sum())} of {bad.size} elements are wrong"
+    parts = []
+    for axis, size in enumerate(bad.shape):
+        hit = np.flatnonzero(bad.any(axis=tuple(a for a in range(bad.ndim) if a != axis)))
+        if len(hit) == size or size < 2:
+            continue
+        if len(hit) and hit[-1] == size - 1 and len(hit) == size - hit[0]:
+            parts.append(f"only the last {len(hit)} of {size} along axis {axis}")
+        elif len(hit) <= 4:
+            parts.append(f"only {', '.join(map(str, hit))} of {size} along axis {axis}")
+        else:
+            parts.append(f"{len(hit)} of {size} along axis {axis}")
+    return ", ".join([count, *parts])

@@ -1,0 +1,210 @@
+"""Call plans: what is called before, after and between, because some candidates are right only once, or only in order.
+
+Each plan gets a case whose first two calls are already judged; it returns the faults that its own calls show. All
+comparisons between calls are of bytes, unless the contract promises no determinism.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from validator.differential.cases import Case, Inputs, build, copied, float_arguments
+from validator.differential.judge import Expected, Fault, FaultKind, judge
+from validator.differential.numbers import Source, derived, largest
+from validator.differential.runner import Outputs, Played, Runner
+from validator.differential.shapes import Space
+from validator.manifest.contract import KernelContract, Role
+
+__all__ = ["PLAN_WORDS", "differing", "follow"]
+
+Expectation = Mapping[str, Expected]
+Plan = Callable[[Runner, Case, Inputs, Expectation, Outputs], list[Fault]]
+
+_OTHER = 1000
+"""Slots of calls that must not share an address with the first ones."""
+
+PLAN_WORDS = {
+    "repeat": "called again with the same buffers and values",
+    "same-buffer": "called with new values in the same buffers",
+    "flip": "called with one element changed in the same buffers",
+    "recheck": "earlier results looked at again after later calls",
+    "a-b-a": "called with other sizes in between",
+    "batch-mates": "called with every other row of the batch replaced by extremes",
+    "fresh": "called as the first call of a new process",
+}
+
+
+def follow(runner: Runner, case: Case, inputs: Inputs, expected: Expectation, first: Outputs) -> list[Fault]:
+    """The faults that the case's plan shows."""
+    return _PLANS[case.plan](runner, case, inputs, expected, first)
+
+
+def differing(contract: KernelContract, expected: Expectation, a: Outputs, b: Outputs) -> list[tuple[str, int]]:
+    """(output, elements) whose bytes differ, where the reference says anything about them."""
+    if contract.deterministic == "spread":
+        return []
+    out = []
+    for name, want in expected.items():
+        if name in a and name in b and a[name].shape == b[name].shape == want.unspecified.shape:
+            size = a[name].dtype.itemsize
+            left, right = (np.ascontiguousarray(x[name]).view(np.uint8).reshape(*x[name].shape, size) for x in (a, b))
+            count = int(np.count_nonzero(np.any(left != right, axis=-1) & ~want.unspecified))
+            if count:
+                out.append((name, count))
+    return out
+
+
+def _same_bytes(
+    runner: Runner, expected: Expectation, first: Outputs, then: Played, kind: FaultKind, told: str
+) -> list[Fault]:
+    """Faults of a later call, and a fault where it gives other bytes than the first one."""
+    faults = list(then.faults)
+    if then.outputs is not None and not faults:
+        for name, count in differing(runner.contract, expected, first, then.outputs):
+            faults.append(Fault(kind, name, f"{told}, {count} elements of {name} differ", {"elements": count}))
+    return faults
+
+
+def _repeat(runner: Runner, case: Case, inputs: Inputs, expected: Expectation, first: Outputs) -> list[Fault]:
+    faults: list[Fault] = []
+    for _ in range(3):
+        again = runner.play(case, inputs, expected)
+        faults += _same_bytes(runner, expected, first, again, FaultKind.REPEAT, "called again with the same values")
+        if faults:
+            break
+    return faults
+
+
+def _hidden(faults: tuple[Fault, ...], told: str) -> list[Fault]:
+    """Wrong values that only another call before them explains."""
+    return [
+        replace(f, kind=FaultKind.HIDDEN, message=f"{told}: {f.message}") if f.kind is FaultKind.VALUE else f
+        for f in faults
+    ]
+
+
+def _same_buffer(runner: Runner, case: Case, inputs: Inputs, expected: Expectation, first: Outputs) -> list[Fault]:
+    other = replace(case, seed=derived(case.seed, "new values"))
+    fresh = build(runner.contract, other)
+    played = runner.play(other, fresh, runner.expect(other, fresh))
+    return _hidden(played.faults, "with new values in the same buffers")
+
+
+def _flip(runner: Runner, case: Case, inputs: Inputs, expected: Expectation, first: Outputs) -> list[Fault]:
+    """One element of one input changes, everything else stays: a fingerprint misses it, the result must not."""
+    names = [n for n in float_arguments(inputs) if runner.contract.values[n][0] not in (Role.OUTPUT, Role.WORKSPACE)]
+    names = [n for n in names if inputs[n].size and n not in runner.contract.returns]
+    if not names:
+        return []
+    source = Source(derived(case.seed, "flip"))
+    name = names[int(source.below(len(names), (1,))[0])]
+    changed = copied(inputs)
+    flat = changed[name].reshape(-1)
+    at = int(source.below(flat.size, (1,))[0])
+    old = float(flat[at])
+    domain = runner.contract.values[name][1].domain
+    if not np.isfinite(old) or domain.probability or domain.sorted:
+        return []
+    low = domain.low if domain.low is not None else old - 2.0
+    high = domain.high if domain.high is not None else old + 2.0
+    flat[at] = high if old - low < high - old else low
+    for alias, owner in runner.aliases(case).items():
+        changed[alias] = changed[owner] if name == owner else changed[alias]
+    played = runner.play(case, changed, runner.expect(case, changed))
+    return _hidden(played.faults, f"with only {name}[{at}] (flat) changed in the same buffers")
+
+
+def _recheck(runner: Runner, case: Case, inputs: Inputs, expected: Expectation, first: Outputs) -> list[Fault]:
+    kept = runner.play(case, inputs, expected, slot=_OTHER, keep=True)
+    if kept.outputs is None or kept.faults:
+        return list(kept.faults)
+    other = replace(case, seed=derived(case.seed, "later"))
+    later = build(runner.contract, other)
+    faults = list(runner.play(other, later, runner.expect(other, later)).faults)
+    reply = runner.candidate.recall(kept.nonce, kept.placed.lengths)
+    if reply.result is None:
+        return [*faults, Fault(FaultKind.WORKER, "", f"earlier results cannot be looked at: {reply.outcome}")]
+    now, wrong = runner.collected(kept.placed, reply.result)
+    faults += wrong
+    for name, count in differing(runner.contract, expected, kept.outputs, now):
+        text = f"{count} elements of an earlier {name} changed when the candidate was called again"
+        faults.append(Fault(FaultKind.EARLIER, name, text, {"elements": count}))
+    return faults
+
+
+def _interleaved(runner: Runner, case: Case, inputs: Inputs, expected: Expectation, first: Outputs) -> list[Fault]:
+    between = replace(
+        case,
+        dims=tuple(Space(runner.contract).smallest().items()),
+        seed=derived(case.seed, "between"),
+        variants=(),
+        layouts=(),
+    )
+    other = build(runner.contract, between)
+    faults = _hidden(
+        runner.play(between, other, runner.expect(between, other), slot=_OTHER).faults, "after a call of other sizes"
+    )
+    again = runner.play(case, inputs, expected)
+    told = "after a call with other sizes"
+    return faults + _same_bytes(runner, expected, first, again, FaultKind.HIDDEN, told)
+
+
+def _batch_mates(runner: Runner, case: Case, inputs: Inputs, expected: Expectation, first: Outputs) -> list[Fault]:
+    """One row stays, all others get extreme values: the row's results must not move."""
+    contract = runner.contract
+    axes = {
+        name: values.shape.index(contract.batch)
+        for name, (_, values) in contract.values.items()
+        if values.shape is not None and contract.batch in values.shape
+    }
+    rows = dict(case.dims).get(contract.batch or "", 0)
+    if rows < 2 or not axes:
+        return []
+    row = int(Source(derived(case.seed, "row")).below(rows, (1,))[0])
+    changed = copied(inputs)
+    others = [r for r in range(rows) if r != row]
+    for name in float_arguments(inputs):
+        domain = contract.values[name][1].domain
+        if name in axes and not (domain.probability or domain.sorted or domain.values):
+            top = domain.high if domain.high is not None else min(64.0, largest(inputs[name].dtype))
+            changed[name][(slice(None),) * axes[name] + (others,)] = top
+    played = runner.play(case, changed, runner.expect(case, changed))
+    if played.outputs is None:
+        return list(played.faults)
+    faults = [f for f in played.faults if f.kind is not FaultKind.VALUE]
+    picked = {n: (slice(None),) * axes[n] + (row,) for n in expected if n in axes}
+    wanted = {n: _row(expected[n], at) for n, at in picked.items()}
+    got = {n: played.outputs[n][at] for n, at in picked.items()}
+    told = f"with every row but {row} replaced by extremes"
+    faults += [replace(f, kind=FaultKind.BATCH, message=f"{told}: {f.message}") for f in judge(contract, wanted, got)]
+    if contract.deterministic == "across-batch" and not faults:
+        before = {n: first[n][at] for n, at in picked.items()}
+        for name, count in differing(contract, wanted, before, got):
+            faults.append(Fault(FaultKind.BATCH, name, f"{told}, {count} elements of its {name} differ in their bytes"))
+    return faults
+
+
+def _row(want: Expected, at: tuple[object, ...]) -> Expected:
+    parts = (want.exact, want.native, want.yardstick, want.unspecified)
+    return Expected(*(np.asarray(part[at]) for part in parts))  # type: ignore[index]
+
+
+def _fresh(runner: Runner, case: Case, inputs: Inputs, expected: Expectation, first: Outputs) -> list[Fault]:
+    runner.candidate.close()
+    played = runner.play(case, inputs, expected)
+    told = "as the first call of a new process"
+    return _same_bytes(runner, expected, first, played, FaultKind.HIDDEN, told)
+
+
+_PLANS: dict[str, Plan] = {
+    "repeat": _repeat,
+    "same-buffer": _same_buffer,
+    "flip": _flip,
+    "recheck": _recheck,
+    "a-b-a": _interleaved,
+    "batch-mates": _batch_mates,
+    "fresh": _fresh,
+}

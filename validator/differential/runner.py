@@ -1,0 +1,261 @@
+"""One kernel's processes: ask the reference what is right, call the candidate, look at everything that came back."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from validator.differential.buffers import PATTERNS, Placed, code_of, place, poisoned
+from validator.differential.cases import Case, Inputs, float_arguments, is_written, judged_arguments
+from validator.differential.errors import DifferentialError
+from validator.differential.judge import Expected, Fault, FaultKind, judge, yardstick
+from validator.differential.numbers import Array, Source, derived, eps_of, is_float
+from validator.differential.shapes import shape_of
+from validator.manifest.contract import KernelContract, Role
+from validator.run.channel import Array as Descriptor
+from validator.run.channel import Result
+from validator.run.sandbox import Outcome, Reply, Worker
+
+__all__ = ["Outputs", "Played", "ReferenceFailed", "Runner"]
+
+Outputs = dict[str, Array]
+
+_FILLED = frozenset({Role.OUTPUT, Role.WORKSPACE})
+"""Roles whose contents before the call mean nothing, so they are poisoned."""
+
+
+class ReferenceFailed(DifferentialError):
+    """The reference or the trusted implementation gives no result for a case, so nobody can say what is right."""
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """One call of the candidate, judged."""
+
+    faults: tuple[Fault, ...]
+    outputs: Outputs | None
+    """None: no result."""
+    nonce: int
+    placed: Placed
+
+
+@dataclass
+class Runner:
+    """The candidate and the reference of one kernel, each in processes of their own."""
+
+    contract: KernelContract
+    candidate: Worker
+    reference: Worker
+    baseline: Worker
+    """The trusted implementation; the same worker as `reference` when the contract names no other."""
+    wide: bool = True
+    """False once the reference has refused float64: its own types then serve as the exact result too."""
+    calls: int = 0
+    _known: dict[int, dict[str, Expected]] = field(default_factory=dict)
+
+    def aliases(self, case: Case) -> dict[str, str]:
+        """Argument → argument whose memory it shares in this case."""
+        return {n: str(getattr(self.contract.values[n][1], "alias_of", "")) for n in case.aliased}
+
+    def expect(self, case: Case, inputs: Inputs) -> dict[str, Expected]:
+        """What is right for these inputs. Raises `ReferenceFailed`."""
+        aliases = self.aliases(case)
+        native, old_native = self._trusted(self.baseline, inputs, aliases, 1)
+        exact, old_exact = native, old_native
+        if self.wide:
+            try:
+                exact, old_exact = self._trusted(self.reference, _widened(inputs), aliases, 0)
+            except ReferenceFailed:
+                exact, _ = self._trusted(self.reference, inputs, aliases, 1)
+                self.wide = False
+        probes: list[Outputs] = []
+        if self.wide:
+            size = max((a.size for a in native.values()), default=0)
+            for index in range(8 if size <= 512 else 4 if size <= 1 << 14 else 2):
+                moved = self._moved(inputs, derived(case.seed, "probe", index))
+                probes.append(self._trusted(self.reference, moved, aliases, 0)[0])
+        expected = {}
+        for name, array in native.items():
+            wide = exact[name].astype(np.float64)
+            unspecified = np.zeros(array.shape, bool)
+            if name in old_native and self.wide:
+                unspecified = _same(array, old_native[name]) & _same(exact[name], old_exact[name])
+            yard = yardstick(wide, array, [p[name].astype(np.float64) for p in probes])
+            expected[name] = Expected(wide, array, yard, unspecified)
+        return expected
+
+    def trusted(self, case: Case, inputs: Inputs) -> Outputs:
+        """What the trusted implementation makes of these inputs. Raises `ReferenceFailed`."""
+        return self._trusted(self.baseline, inputs, self.aliases(case), 1)[0]
+
+    def play(
+        self,
+        case: Case,
+        inputs: Inputs,
+        expected: Mapping[str, Expected],
+        *,
+        slot: int = 0,
+        which: int = 0,
+        keep: bool = False,
+    ) -> Played:
+        """Call the candidate once and judge all of it. `which`: first or second poison and guard pattern."""
+        prepared, _ = self._prepared(inputs, which)
+        placed = place(prepared, dict(case.layouts), self.aliases(case), PATTERNS[which])
+        nonce = secrets.randbits(63)
+        self.calls += 1
+        reply = self.candidate.call(placed.call(slot, keep=keep), nonce)
+        if reply.result is None:
+            return Played((_no_result(reply),), None, nonce, placed)
+        outputs, faults = self.collected(placed, reply.result)
+        faults += self._disturbed(placed, reply.result)
+        if not any(f.kind is FaultKind.METADATA for f in faults):
+            faults += judge(self.contract, expected, outputs)
+        return Played(tuple(faults), outputs, nonce, placed)
+
+    def collected(self, placed: Placed, result: Result) -> tuple[Outputs, list[Fault]]:
+        """The outputs, copied out of what came back, and what is wrong with their form."""
+        outputs = {
+            name: placed.view(name, result.arenas).copy()
+            for name in judged_arguments(self.contract)
+            if name not in self.contract.returns
+        }
+        returned = list(zip(result.returns, result.data, strict=True))
+        declared = self.contract.returns
+        if not declared and all(array.arena for array, _ in returned):
+            returned = []  # `return out` beside filling it is no second result
+        if len(returned) != len(declared):
+            text = f"returned {len(returned)} values, the contract declares {len(declared)}"
+            return outputs, [Fault(FaultKind.METADATA, "", text)]
+        faults = []
+        for name, (array, data) in zip(declared, returned, strict=True):
+            value, wrong = self._returned(name, array, bytes(data), placed)
+            if wrong:
+                faults.append(Fault(FaultKind.METADATA, name, f"{name} {wrong}"))
+            elif value is not None:
+                outputs[name] = value
+        return outputs, faults
+
+    def _returned(self, name: str, array: Descriptor, data: bytes, placed: Placed) -> tuple[Array | None, str]:
+        """A returned value, or what is wrong with it."""
+        values = self.contract.values[name][1]
+        if array.form == 4:
+            return None, "is not a plain numpy array of a known element type"
+        dtype = _DTYPES[array.dtype]
+        count = int(np.prod(array.shape, dtype=np.int64))
+        if count * dtype.itemsize != len(data):
+            return None, f"says {list(array.shape)} and holds {len(data)} bytes"
+        if array.arena:
+            owner = next(n for n, (arena, _) in placed.views.items() if arena == array.arena - 1)
+            if getattr(values, "alias_of", None) != owner:
+                return None, f"shares memory with {owner}, which the contract does not say"
+        contiguous = tuple(int(s) for s in np.empty(array.shape, dtype).strides)
+        if count and "strided" not in values.layouts and "transposed" not in values.layouts:
+            odd = [i for i, n in enumerate(array.shape) if n > 1 and array.strides[i] != contiguous[i]]
+            if odd:
+                return None, f"has strides {list(array.strides)}, contiguous are {list(contiguous)}"
+        return np.frombuffer(data, dtype).reshape(array.shape).copy(), ""
+
+    def _disturbed(self, placed: Placed, result: Result) -> list[Fault]:
+        written = {n for n, (role, values) in self.contract.values.items() if is_written(role, values)}
+        faults = []
+        for name, count in placed.disturbed(written, result.arenas):
+            if name in written:
+                text = f"{count} bytes beside {name} were written (guard zone or gap between rows)"
+                faults.append(Fault(FaultKind.GUARD, name, text, {"bytes": count}))
+            else:
+                text = f"{name} is an input and {count} of its bytes changed"
+                faults.append(Fault(FaultKind.INPUT, name, text, {"bytes": count}))
+        return faults
+
+    def _prepared(self, inputs: Inputs, which: int) -> tuple[Inputs, Outputs]:
+        """What is passed: outputs and workspaces poisoned, returned ones left out; and the poisoned ones."""
+        passed = {n: v for n, v in inputs.items() if n not in self.contract.returns}
+        poison = {
+            n: poisoned(v, which)
+            for n, v in passed.items()
+            if self.contract.values[n][0] in _FILLED and isinstance(v, np.ndarray)
+        }
+        return {**passed, **poison}, poison
+
+    def _trusted(self, worker: Worker, inputs: Inputs, aliases: dict[str, str], which: int) -> tuple[Outputs, Outputs]:
+        """(results, what the outputs held before)."""
+        prepared, poison = self._prepared(inputs, which)
+        placed = place(prepared, None, aliases)
+        reply = worker.call(placed.call(0))
+        if reply.result is None:
+            raise ReferenceFailed(f"{worker.target} gives no result: {reply.outcome} {reply.detail[:300]}")
+        outputs = {
+            n: placed.view(n, reply.result.arenas).copy()
+            for n in judged_arguments(self.contract)
+            if n not in self.contract.returns
+        }
+        if len(self.contract.returns) != len(reply.result.returns) and self.contract.returns:
+            raise ReferenceFailed(
+                f"{worker.target} returns {len(reply.result.returns)} values, "
+                f"the contract declares {len(self.contract.returns)}"
+            )
+        for name, array, data in zip(
+            self.contract.returns, reply.result.returns, reply.result.data, strict=bool(self.contract.returns)
+        ):
+            if array.form == 4:
+                raise ReferenceFailed(f"{worker.target} returns no numpy array for {name}")
+            outputs[name] = np.frombuffer(data, _DTYPES[array.dtype]).reshape(array.shape).copy()
+        return outputs, {n: placed_poison for n, placed_poison in poison.items() if n in outputs}
+
+    def _moved(self, inputs: Inputs, seed: int) -> Inputs:
+        """float64 inputs, each moved by one rounding error of the promised precision, up or down."""
+        eps = eps_of(np.dtype(np.float32)) / 2
+        match self.contract.compute_dtype:
+            case "float64":
+                eps = eps_of(np.dtype(np.float64)) / 2
+            case "float16" | "bfloat16":
+                eps = 2.0**-11 if self.contract.compute_dtype == "float16" else 2.0**-9
+        moved = _widened(inputs)
+        for name in float_arguments(inputs):
+            source = Source(derived(seed, name))
+            sign = source.below(2, moved[name].shape) * 2.0 - 1.0
+            moved[name] = moved[name] * (1.0 + eps * sign)
+        return moved
+
+    def shape(self, case: Case, name: str) -> tuple[int, ...]:
+        """Sizes of an argument in a case."""
+        return shape_of(self.contract.values[name][1].shape or (), dict(case.dims))
+
+
+def _widened(inputs: Inputs) -> Inputs:
+    return {
+        n: v.astype(np.float64) if isinstance(v, np.ndarray) and is_float(v.dtype) else v for n, v in inputs.items()
+    }
+
+
+def _same(a: Array, b: Array) -> Array:
+    """Element by element; NaN is NaN."""
+    if is_float(a.dtype):
+        wide, other = a.astype(np.float64), b.astype(np.float64)
+        return np.asarray((wide == other) | (np.isnan(wide) & np.isnan(other)))
+    return np.asarray(a == b)
+
+
+def _no_result(reply: Reply) -> Fault:
+    detail = f": {reply.detail[:500]}" if reply.detail else ""
+    told = {
+        Outcome.ERROR: "the candidate raised",
+        Outcome.UNLOADABLE: "the candidate cannot be imported",
+        Outcome.MISSING: "the candidate's process ended without an answer",
+    }.get(reply.outcome, f"the candidate's process ended in {reply.outcome}")
+    return Fault(FaultKind.WORKER, "", told + detail, {"outcome": str(reply.outcome)})
+
+
+def _all_dtypes() -> list[np.dtype[Any]]:
+    from validator.differential.numbers import dtype_of
+    from validator.run.channel import DTYPE_NAMES
+
+    return [dtype_of(name) for name in DTYPE_NAMES]
+
+
+_DTYPES = _all_dtypes()
+assert all(code_of(d) == i for i, d in enumerate(_DTYPES))
