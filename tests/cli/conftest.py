@@ -128,6 +128,12 @@ batch = {{ min = 1, max = 8 }}
 
 
 @pytest.fixture
+def manifest() -> Callable[..., str]:
+    """`manifest(id, more=…)`: text of a manifest that is valid today."""
+    return manifest_text
+
+
+@pytest.fixture
 def repo(tmp_path: Path) -> Repo:
     """A repository with a policy on `main`."""
     made = Repo(tmp_path / "repo")
@@ -135,10 +141,13 @@ def repo(tmp_path: Path) -> Repo:
     return made
 
 
-def scrub(text: str, *, places: Mapping[str, str] | None = None) -> str:
-    """Replace what differs between machines and days by placeholders."""
-    for value, name in (places or {}).items():
-        text = text.replace(value, name)
+@pytest.fixture
+def scrub() -> Callable[[str], str]:
+    """Replaces what differs between machines and days by placeholders."""
+    return _scrub
+
+
+def _scrub(text: str) -> str:
     text = re.sub(r"\b[0-9a-f]{64}\b", "<sha256>", text)
     text = re.sub(r"\b[0-9a-f]{40}\b", "<commit>", text)
     text = re.sub(r"\b(?=[0-9a-f]*[0-9])[0-9a-f]{12}\b", "<short>", text)

@@ -71,19 +71,26 @@ def write_outputs(outputs: Sequence[Output], render: Callable[[str], str]) -> No
     """Render every format, then put all files in place by renames: an error or Ctrl-C before leaves nothing behind."""
     rendered = [(output.path, render(output.format)) for output in outputs]
     with contextlib.ExitStack() as stack:
-        staged = []
-        for path, text in rendered:
-            if path.exists() and not path.is_file():  # a device or a pipe takes the text itself
-                path.write_text(text, "utf-8")
-                continue
-            handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-            stack.callback(Path(name).unlink, missing_ok=True)
-            with open(handle, "w", encoding="utf-8", newline="\n") as stream:
-                stream.write(text)
-            os.chmod(name, 0o666 & ~_umask())
-            staged.append((name, path))
+        staged = [(_stage(path, text, stack), path) for path, text in rendered]
         for name, path in staged:
-            os.replace(name, path)
+            if name is not None:
+                os.replace(name, path)
+
+
+def _stage(path: Path, text: str, stack: contextlib.ExitStack) -> str | None:
+    """Write beside the target, to be removed when anything fails; None when the target itself took the text."""
+    try:
+        if path.exists() and not path.is_file():  # a device or a pipe cannot be replaced
+            path.write_text(text, "utf-8")
+            return None
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        stack.callback(Path(name).unlink, missing_ok=True)
+        with open(handle, "w", encoding="utf-8", newline="\n") as stream:
+            stream.write(text)
+        os.chmod(name, 0o666 & ~_umask())
+    except OSError as error:
+        raise OutputError(Problem(f"cannot be written ({error.strerror})", str(path))) from None
+    return name
 
 
 def _umask() -> int:

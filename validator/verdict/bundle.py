@@ -99,8 +99,11 @@ def write_bundle(target: Path, files: Mapping[str, bytes], verdict: str) -> str:
     identity = _identity(entries)
     manifest = {"schema": SCHEMA, "id": identity, "verdict": verdict, "files": entries}
     parent = target.absolute().parent
-    parent.mkdir(parents=True, exist_ok=True)
-    staging = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=parent))
+    try:
+        parent.mkdir(parents=True, exist_ok=True)
+        staging = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=parent))
+    except OSError as error:
+        raise _unwritable(error, target) from None
     try:
         staging.chmod(0o755)
         for name, data in (*files.items(), (MANIFEST, dump(manifest))):
@@ -108,9 +111,15 @@ def write_bundle(target: Path, files: Mapping[str, bytes], verdict: str) -> str:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(data)
         _swap(staging, target.absolute())
+    except OSError as error:
+        raise _unwritable(error, target) from None
     finally:
         shutil.rmtree(staging, ignore_errors=True)
     return identity
+
+
+def _unwritable(error: OSError, target: Path) -> BundleError:
+    return BundleError(Problem(f"cannot be written ({error.strerror})", str(target), "choose another folder"))
 
 
 def _identity(entries: Mapping[str, Mapping[str, Any]]) -> str:
