@@ -96,21 +96,16 @@ _MULTIMEM_READ = _plain(Direction.READ, Order.RELAXED, scope=Scope.GPU)
 _MULTIMEM_WRITE = _plain(Direction.WRITE, Order.RELAXED, scope=Scope.GPU)
 
 
-def _by_register(access: Builder) -> Builder:
-    """Builder of an access to parameter space: by name it is data flow, by register an access to memory."""
-
-    def build(statement: Statement) -> Event | None:
-        brackets = statement.brackets()
-        return None if brackets and statement.place(brackets[0]) is not None else access(statement)
-
-    return build
+def _unless_parameter(access: Builder) -> Builder:
+    """Builder of an access that is data flow, not memory, where it goes to a known byte of parameter space."""
+    return lambda statement: None if statement.parameter() is not None else access(statement)
 
 
-_PARAMETER_READ, _PARAMETER_WRITE = _by_register(_READ), _by_register(_WRITE)
+_PARAMETER_READ, _PARAMETER_WRITE = _unless_parameter(_READ), _unless_parameter(_WRITE)
 
 
 def _load(form: Form) -> Meaning:
-    return 1, _PARAMETER_READ if space_of(form) is Space.PARAM else _READ
+    return 1, _PARAMETER_READ if space_of(form) in (Space.PARAM, Space.GENERIC) else _READ
 
 
 def _store(form: Form) -> Meaning:

@@ -113,6 +113,8 @@ class Body:
     """Indices of branches, calls, returns and exits."""
     parameter_stores: list[int] = field(default_factory=list)
     """Indices of st.param."""
+    generic_parameters: bool = False
+    """Whether a cvta.param makes generic addresses of parameters."""
     newlines: array[int] = field(default_factory=lambda: array("Q"))
 
     def scope(self, index: int) -> int:
@@ -222,6 +224,7 @@ def _declare(scope: _Scope, word: str, text: str, label: str | None) -> bool:
 
 def _finish(body: Body, offset: int) -> None:
     """The closing brace at `offset` returns, where control can reach it."""
+    body.generic_parameters = "cvta.param" in body.text
     last = len(body.forms) - 1
     labels_end = any(index > last for scope in body.scopes for index in scope.labels.values())
     if last < 0 or labels_end or last in body.guards or body.forms[last].flow not in _NO_FALLTHROUGH:

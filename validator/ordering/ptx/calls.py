@@ -145,8 +145,7 @@ class Passing:
 
     def _stores(self, statement: Statement) -> Iterable[tuple[Place, int, Operand]]:
         """(place, bytes, value) for each lane of an st.param."""
-        brackets = statement.brackets()
-        start = statement.place(brackets[0]) if brackets else None
+        start = statement.parameter()
         if start is None:
             return
         form = statement.form
@@ -211,8 +210,7 @@ class Passing:
 
     def load(self, statement: Statement, position: int) -> Operation | None:
         """Value of lane `position` of an ld.param by name; None for an address in a register."""
-        brackets = statement.brackets()
-        start = statement.place(brackets[0]) if brackets else None
+        start = statement.parameter()
         if start is None:
             return None
         width = max(8, statement.form.bits)

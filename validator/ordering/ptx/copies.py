@@ -31,13 +31,16 @@ def commit(group: str) -> Builder:
 
 
 def wait(group: str, everything: bool = False) -> Builder:
-    """Builder of a wait for all but the last `n` groups (operand 0), or for all of them."""
+    """Builder of a wait for all but the last `n` groups (operand 0), or for all of them.
+
+    A wait that only the async proxy may rely on is no more to this thread than a wait for the reads.
+    """
 
     def build(statement: Statement) -> Event:
         event = make_event(statement, EventKind.ASYNC_WAIT)
         event.group = group
         event.pending = 0 if everything else constant(statement.operand(0))
-        event.read_only = "read" in statement.form.mods
+        event.read_only = "read" in statement.form.mods or "sync_restrict::proxy::async" in statement.form.mods
         return event
 
     return build
@@ -151,6 +154,13 @@ def _replace(statement: Statement) -> Event:
     return event
 
 
+def _query(statement: Statement) -> Event:
+    """tensormap.query reads the descriptor."""
+    event = make_event(statement, EventKind.ACCESS)
+    event.accesses = (Access(Direction.READ, space_of(statement.form), statement.address(), 128),)
+    return event
+
+
 def _publish_map(statement: Statement) -> Event:
     """tensormap.cp_fenceproxy copies a descriptor from shared to global memory and releases it there."""
     event = make_event(statement, EventKind.ACCESS)
@@ -165,6 +175,8 @@ def _tensormap(form: Form) -> Meaning:
         return 0, _replace
     if step == ("cp_fenceproxy",):
         return 0, _publish_map
+    if step == ("query",):
+        return 1, _query
     raise Unknown("variant of tensormap is not known")
 
 

@@ -29,8 +29,8 @@ _PLAIN = words(
 )
 """Bases that only compute: they write their first operand and touch no memory."""
 
-_SILENT = words("nanosleep setmaxnreg pmevent brkpt stackrestore")
-"""Bases that neither write a register nor touch memory."""
+_SILENT = words("nanosleep setmaxnreg pmevent brkpt stackrestore fabric")
+"""Bases that neither write a register nor touch memory. What `fabric` (9.3) orders is left unclaimed."""
 
 _FLOW = {
     "bra": Flow.BRANCH,

@@ -12,7 +12,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 
-from validator.ordering.program import Block, Event, EventKind, Guard, Isa, Line, Operation, Parameter, Reg
+from validator.ordering.program import Block, Event, EventKind, Guard, Isa, Line, Operation, Parameter, Reg, Space
 from validator.ordering.ptx.body import Body
 from validator.ordering.ptx.calls import Passing, Resolver, expand, parse_call
 from validator.ordering.ptx.declarations import Header, Variable, parameters_of
@@ -166,7 +166,7 @@ class Code:
         form = statement.form
         if form.parameter_store or form.flow is not Flow.NEXT:
             return self.passing.definitions(statement, self.inlined.get(index))[register]
-        if form.base == "ld" and "param" in form.opcode:
+        if form.base == "ld" and (not form.spaces or form.spaces[0] is Space.PARAM):
             loaded = self.passing.load(statement, statement.lane_of(register))
             if loaded is not None:
                 return loaded

@@ -42,10 +42,15 @@ _SPECIALS = {
     },
     **{f"%lanemask_{name}": Special.OTHER for name in ("eq", "le", "lt", "ge", "gt")},
 }
-_SPECIAL_FAMILY = re.compile(r"%(?:envreg\d{1,2}|pm\d(?:_64)?|reserved_smem_offset_(?:begin|end|cap|[01]))", re.ASCII)
+_SPECIAL_FAMILY = re.compile(
+    r"%(?:envreg\d{1,2}|pm\d(?:_64)?|reserved_smem_offset_(?:begin|end|cap|[01])|locality_\w{1,40})", re.ASCII
+)
 _ADDRESS = re.compile(r"([%A-Za-z_$][\w$]*+)\s*+(?:([+-])\s*+(-?\w++))?", re.ASCII)
 _ADDRESSED = re.compile(r"\[([^\]]*+)\]")
 _DESTINATION = re.compile(r"\s*+(?:\{([^}]*+)\}|([%\w$]++)(?:\s*+\|\s*+([%\w$]++))?)", re.ASCII)
+
+_CHAIN = 16
+"""Moves followed from a register back to the parameter it points to."""
 
 VECTOR_COMPONENT = re.compile(r"(%?[\w$]++)\.([xyzwrgba])", re.ASCII)
 
@@ -83,6 +88,8 @@ class Frame:
     """Program index of the call that this copy stands for."""
     outer: dict[str, Reg] = field(default_factory=dict)
     """Registers already asked for as seen from the function's own scope, by their name there."""
+    writers: dict[str, int] | None = None
+    """Unique register name → local index of its only writer, -1 for several; made when first needed."""
 
     def unique(self, name: str, scope: int) -> str:
         """Name that means the same register or variable in the whole program."""
@@ -119,6 +126,41 @@ class Frame:
             return Place(None, parameter.offset + offset)
         formal = any(f.name == name and f.space == "param" for f in (*self.header.formals, *self.header.results))
         return Place(self.unique(name, 0), offset) if formal else None
+
+    def writer(self, unique: str) -> int | None:
+        """Local index of the only instruction of this frame that writes a register."""
+        if self.writers is None:
+            self.writers = {}
+            body = self.body
+            for local, form in enumerate(body.forms):
+                if form.writes:
+                    scope = body.scope(local)
+                    for name in destination_names(body.text, body.starts[local] + len(form.opcode)):
+                        target = self.unique(name, scope)
+                        self.writers[target] = -1 if target in self.writers else local
+        found = self.writers.get(unique, -1)
+        return None if found < 0 else found
+
+    def pointed(self, name: str, scope: int, offset: int) -> Place | None:
+        """The byte of parameter space that register `name` + `offset` points to, where one chain of moves says so."""
+        for _ in range(_CHAIN):
+            place = self.place(name, scope, offset)
+            if place is not None:
+                return place
+            local = self.writer(self.unique(name, scope))
+            if local is None or local in self.body.guards:
+                return None
+            form, scope = self.body.forms[local], self.body.scope(local)
+            operands = split_commas(self.body.operands(local))
+            step = integer(operands[2]) if form.base == "add" and len(operands) == 3 else 0
+            if form.base not in ("mov", "add") and not form.opcode.startswith("cvta.param"):
+                return None
+            match = _ADDRESS.fullmatch(operands[1]) if len(operands) > 1 else None
+            inner = None if match is None else _offset(match)
+            if match is None or inner is None or step is None:
+                return None
+            name, offset = match[1], offset + step + inner
+        return None
 
     def named(self, name: str, scope: int, offset: int = 0, width: int = 64) -> Operand:
         """What an identifier (plus a constant) means: special register, parameter, variable, function or register."""
@@ -236,11 +278,20 @@ class Statement:
             return (base, Const(offset)) if offset else (base,)
         return (self.frame.named(match[1], self.scope, offset),)
 
-    def place(self, bracketed: str) -> Place | None:
-        """The byte of parameter space that `[name+8]` means, when it names a parameter."""
-        match = _ADDRESS.fullmatch(bracketed.strip()[1:].removesuffix("]").strip())
+    def parameter(self) -> Place | None:
+        """The byte of parameter space that the first bracketed operand means.
+
+        `[name+8]` with `name` a parameter, or a register that points to one; a generic address only where the body
+        turns a parameter's address into one at all.
+        """
+        brackets = self.brackets()
+        match = _ADDRESS.fullmatch(brackets[0][1:].removesuffix("]").strip()) if brackets else None
         offset = None if match is None else _offset(match)
-        return None if match is None or offset is None else self.frame.place(match[1], self.scope, offset)
+        if match is None or offset is None:
+            return None
+        if Space.PARAM not in self.form.spaces and not self.frame.body.generic_parameters:
+            return None
+        return self.frame.place(match[1], self.scope, offset) or self.frame.pointed(match[1], self.scope, offset)
 
     def destinations(self) -> list[Reg]:
         """Registers written, in operand order (`_` sinks left out)."""

@@ -144,12 +144,23 @@ def _proxy_fence_event(statement: Statement) -> Event:
     return event
 
 
+def _alias_fence_event(statement: Statement) -> Event:
+    """fence.alias orders accesses to the same memory under another name, and nothing else."""
+    event = make_event(statement, EventKind.PROXY_FENCE)
+    event.proxy = "alias"
+    event.order = statement.form.order or Order.ACQ_REL
+    event.scope = statement.form.scope or Scope.GPU
+    return event
+
+
 def _fence(form: Form) -> Meaning:
     if form.words[1:2] == ("proxy",):
         family = form.words[2].partition("::")[0] if len(form.words) > 2 else ""
         if family not in ("async", "alias", "tensormap"):
             raise Unknown("proxy fence of an unknown proxy")
         return 0, _proxy_fence_event
+    if form.words[1:2] == ("alias",):
+        return 0, _alias_fence_event
     if form.words[1:2] == ("mbarrier_init",) or form.scope is not None:
         return 0, _fence_event
     raise Unknown(f"variant of {form.base} is not known")
