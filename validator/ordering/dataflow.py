@@ -136,9 +136,21 @@ class Flow:
                             stack.extend(before for before, _ in self.predecessors[number] if before in self.rank)
         return sorted((frozenset(body) for body in bodies.values()), key=lambda body: (len(body), min(body)))
 
-    def innermost_loop(self, block: int) -> frozenset[int] | None:
-        """The smallest loop around a block."""
-        return next((body for body in self.loops if block in body), None)
+    def header(self, body: frozenset[int]) -> int:
+        """The block through which a natural loop is entered."""
+        return min(body, key=lambda number: self.rank[number])
+
+    def goes_back(self, target: int, body: frozenset[int]) -> bool:
+        """Whether block `target` leads to the loop's header without a choice."""
+        head = self.header(body)
+        for _ in range(len(body)):
+            if target == head:
+                return True
+            following = self.blocks[target].successors
+            if target not in body or len(following) != 1:
+                return False
+            target = following[0].target
+        return target == head
 
     def reachable(self, start: Iterable[int], stop: frozenset[int] = frozenset()) -> set[int]:
         """Blocks reachable from `start` (included) without entering a block in `stop`."""

@@ -15,7 +15,7 @@ from validator.ordering.program import Access, Direction, Event, EventKind, Para
 from validator.ordering.provenance import Provenance, Source
 from validator.ordering.result import ParamRef
 
-__all__ = ["Declared", "Declarations", "Touch", "touches"]
+__all__ = ["Declarations", "Declared", "Touch", "touches"]
 
 
 @dataclass(frozen=True, slots=True)

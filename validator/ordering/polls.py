@@ -54,14 +54,22 @@ def find_polls(flow: Flow, masks: Masks, slices: LoadSlices, candidates: Iterabl
 
 
 def passing_edges(flow: Flow, slices: LoadSlices, body: frozenset[int], load: int) -> tuple[tuple[int, int], ...]:
-    """Edges that leave a loop under a condition that derives from a load inside it."""
+    """Edges taken when a loaded word says so, under a condition that derives from a load inside the loop.
+
+    Of a branch that goes straight back to the loop's start on one side the other side passes (it may check a second
+    word next); of other branches the sides that leave the loop pass.
+    """
     found: list[tuple[int, int]] = []
     for number in sorted(body):
         block = flow.blocks[number]
+        conditions = [edge.condition for edge in block.successors if edge.condition is not None]
+        if not conditions or len(block.successors) < 2:
+            continue
+        if not any(load in slices.of(c.register, max(block.start, block.stop - 1)) for c in conditions):
+            continue
+        back = [flow.goes_back(edge.target, body) for edge in block.successors]
         for k, edge in enumerate(block.successors):
-            if edge.target in body or edge.condition is None:
-                continue
-            if load in slices.of(edge.condition.register, max(block.start, block.stop - 1)):
+            if edge.target not in body or (any(back) and not back[k]):
                 found.append((number, k))
     return tuple(found)
 

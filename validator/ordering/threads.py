@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from validator.ordering.dataflow import Flow
-from validator.ordering.program import Const, Guard, Op, Operand, Operation, Special
+from validator.ordering.program import Const, Guard, Op, Operand, Operation, Order, Special
 from validator.ordering.slices import Node, Solver
 
 __all__ = ["Agreement", "Threads", "describe"]
@@ -31,11 +31,13 @@ class Agreement(Enum):
 
     UNIFORM = auto()
     """The same in all threads of the CTA."""
+    BY_THREAD = auto()
+    """Made of thread coordinates and of what is uniform."""
     VARYING = auto()
 
 
 _Value = Vector | Agreement
-_UNIFORM, _VARYING = Agreement.UNIFORM, Agreement.VARYING
+_UNIFORM, _BY_THREAD, _VARYING = Agreement.UNIFORM, Agreement.BY_THREAD, Agreement.VARYING
 
 DEFAULT_THREADS = 1024
 
@@ -113,32 +115,50 @@ class Threads(Solver[_Value]):
 
     def varies(self, guard: Guard | None, index: int) -> bool:
         """Whether threads of one CTA may disagree about a guard in a way that cannot be told ahead."""
-        return guard is not None and self.value(guard.register, index) is _VARYING
+        return guard is not None and self._unknown(guard, index) in (_BY_THREAD, _VARYING)
+
+    def parts(self, guard: Guard | None, index: int) -> bool:
+        """Whether a guard surely separates threads of one CTA, by their coordinates, at a place that is not known."""
+        return guard is not None and self._unknown(guard, index) is _BY_THREAD
+
+    def _unknown(self, guard: Guard, index: int) -> Agreement | None:
+        value = self.value(guard.register, index)
+        return value if isinstance(value, Agreement) else None
 
     # -- solver ------------------------------------------------------------------------------------------------------
 
     def inputs(self, node: Node) -> Iterable[Node]:
-        if self.program.operation(*node).op in (Op.LOAD, Op.ATOMIC, Op.RETURN, Op.OPAQUE):
+        op = self.program.operation(*node).op
+        if op is Op.LOAD:
+            return (n for operand in self._address(node[0]) for n in self.nodes(operand, node[0]))
+        if op in (Op.ATOMIC, Op.RETURN, Op.OPAQUE):
             return ()
         return super().inputs(node)
+
+    def _address(self, index: int) -> list[Operand]:
+        """Address operands of a plain load; a strong load may give every thread another value."""
+        events = self.flow.event_at.get(index, ())
+        if len(events) != 1 or events[0].order is not Order.WEAK:
+            return []
+        return [operand for access in events[0].accesses for operand in access.address]
 
     def evaluate(self, node: Node) -> _Value:
         index, register = node
         return self._operation(self.program.operation(index, register), index)
 
     def evaluate_cycle(self, nodes: list[Node]) -> dict[Node, _Value]:
-        """A loop counter is uniform when all it is made of is."""
+        """A loop counter is as uniform as what it is made of."""
         members = set(nodes)
         for node in nodes:
             self.known[node] = _UNIFORM
-        verdict: _Value = _UNIFORM
+        met: set[Agreement] = {_UNIFORM}
         for node in nodes:
             index, register = node
             value = self._operation(self.program.operation(index, register), index)
-            outside = [self.known[n] for n in self.inputs(node) if n not in members]
-            if value is _VARYING or any(not _agrees(v) for v in outside):
-                verdict = _VARYING
-        return dict.fromkeys(nodes, verdict)
+            if value is _VARYING:
+                met.add(_VARYING)
+            met.update(_kind(self.known[n]) for n in self.inputs(node) if n not in members)
+        return dict.fromkeys(nodes, _least(met))
 
     # -- operations --------------------------------------------------------------------------------------------------
 
@@ -164,7 +184,8 @@ class Threads(Solver[_Value]):
         chosen = self._chosen_by_guard(sites, values)
         if chosen is not None:
             return chosen
-        return _UNIFORM if any(v is _UNIFORM for v in values) and all(map(_agrees, values)) else _VARYING
+        looping = any(isinstance(v, Agreement) for v in values)
+        return _least({_kind(v) for v in values}) if looping else _VARYING
 
     def _chosen_by_guard(self, sites: tuple[int, ...], values: list[_Value]) -> _Value | None:
         """`R = a; @P R = b` in one block, P known thread by thread."""
@@ -190,7 +211,11 @@ class Threads(Solver[_Value]):
             return (self._numbers % 32 == 0).astype(np.int64)
         if op in (Op.PARAM, Op.PARAM_ADDRESS, Op.SYMBOL):
             return _UNIFORM
-        if op in (Op.LOAD, Op.ATOMIC, Op.RETURN, Op.OPAQUE, Op.MAPA) or not args:
+        if op is Op.LOAD:
+            address = self._address(index)
+            same = bool(address) and all(_kind(self._operand(o, index)) is _UNIFORM for o in address)
+            return _UNIFORM if same else _VARYING
+        if op in (Op.ATOMIC, Op.RETURN, Op.OPAQUE, Op.MAPA) or not args:
             return _VARYING
         values = [self._operand(arg, index) for arg in args]
         if op is Op.SHUFFLE:
@@ -198,14 +223,14 @@ class Threads(Solver[_Value]):
         if op is Op.VOTE:
             return self._voted(values[0], operation.attr)
         if op is Op.HIGH:
-            return _UNIFORM if _agrees(values[0]) else _VARYING
+            return _kind(values[0])
         if op is Op.AND and any(not isinstance(v, Agreement) and not v.any() for v in values):
             return np.zeros(self.size, dtype=np.int64)
         vectors = [v for v in values if not isinstance(v, Agreement)]
         if len(vectors) < len(values):
             if op is Op.SELECT and not isinstance(values[2], Agreement):
                 return self._selected(values)
-            return _UNIFORM if all(map(_agrees, values)) else _VARYING
+            return _least({_kind(v) for v in values})
         return self._computed(operation, vectors)
 
     def _computed(self, operation: Operation, v: list[Vector]) -> _Value:
@@ -298,6 +323,17 @@ def _agrees(value: _Value) -> bool:
     if isinstance(value, Agreement):
         return value is _UNIFORM
     return bool((value == value[0]).all())
+
+
+def _kind(value: _Value) -> Agreement:
+    if isinstance(value, Agreement):
+        return value
+    return _UNIFORM if _agrees(value) else _BY_THREAD
+
+
+def _least(kinds: set[Agreement]) -> Agreement:
+    """How far values agree that are made of such values."""
+    return next((k for k in (_VARYING, _BY_THREAD) if k in kinds), _UNIFORM)
 
 
 def _wrap(value: int) -> int:

@@ -1,0 +1,135 @@
+"""A flag is raised before the data it publishes is released.
+
+Whoever acquires the flag sees the data only if the writer released it: a release store, or a fence before a relaxed
+one, with a barrier in between when other threads wrote. `volatile` releases nothing.
+
+Bad:  `out[i] = v; __syncthreads(); if (t == 0) *(volatile int*)flag = 1;`
+Bad:  `out[i] = v; if (t == 0) st.release.gpu [flag], 1;` (the other threads' stores are not behind a barrier)
+Good: `out[i] = v; __syncthreads(); if (t == 0) st.release.gpu [flag], 1;`
+Good: `out[i] = v; __syncthreads(); if (t == 0) { __threadfence(); atomicAdd(flag, 1); }`
+
+Mend it with st.release / red.release at the scope of the reader, or a fence after the barrier.
+
+Not seen: stores to a flag whose argument has no role `flag`; bulk stores, which need their own completion wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from validator.manifest.contract import Role
+from validator.ordering.facts import Facts
+from validator.ordering.findings import finding
+from validator.ordering.memory import Touch
+from validator.ordering.polls import RELEASES, fences
+from validator.ordering.program import Const, EventKind, Scope
+from validator.rule import Rule
+from validator.verdict.model import Finding, Severity
+
+__all__ = ["RULE", "check"]
+
+RULE = Rule("order/publish-without-release", "a flag is raised before its data is released", Severity.ERROR)
+
+
+def check(facts: Facts) -> Iterable[Finding]:
+    """One finding per flag and cause."""
+    raised = [t for t in facts.touches if t.writes and _is_flag(t) and not _is_reset(t)]
+    polled = {p.touch.index for p in facts.polls}
+    for touch in raised:
+        if touch.index in polled:
+            continue
+        scope = facts.declarations.scope(touch.targets[0].name)
+        event = touch.event
+        releases = event.order in RELEASES and (event.scope is None or event.scope >= scope)
+        cleared: set[int] = set() if releases else set(fences(facts.flow, scope))
+        cause = ""
+        if not releases:
+            writes = _reaching(facts, touch, cleared)
+            cause = "not released" if writes else ""
+        else:
+            writes = []
+        if not cause:
+            writes = _other_threads(facts, touch)
+            cause = "not behind a barrier" if writes else ""
+        if cause:
+            yield _finding(facts, touch, cause, writes, scope)
+
+
+def _finding(facts: Facts, touch: Touch, cause: str, writes: list[Touch], scope: Scope) -> Finding:
+    name = touch.targets[0].name
+    stores = ", ".join(sorted({w.label for w in writes})[:6])
+    width = scope.name.lower()
+    mend = {
+        "not released": f"raise the flag with st.release.{width} or red.release.{width}, or fence before it",
+        "not behind a barrier": "put a CTA barrier between the stores of the other threads and the flag",
+    }
+    return finding(
+        RULE,
+        facts,
+        [touch.index],
+        f"'{name}' is raised by {touch.event.opcode} while stores to {stores} are {cause}",
+        identity=(name, cause),
+        why="whoever sees the flag need not see the data",
+        fix=mend[cause],
+        steps=tuple(f"{facts.at(i)}: {facts.program.text(i)}" for i in (writes[0].index, touch.index)),
+    )
+
+
+def _is_flag(touch: Touch) -> bool:
+    return bool(touch.targets) and all(t.role is Role.FLAG for t in touch.targets)
+
+
+def _is_reset(touch: Touch) -> bool:
+    """Storing a constant zero takes a flag down."""
+    values = touch.event.value
+    return touch.word == "write" and bool(values) and all(isinstance(v, Const) and v.value == 0 for v in values)
+
+
+def _data(facts: Facts) -> list[Touch]:
+    return [
+        t
+        for t in facts.touches
+        if t.writes and t.event.kind is EventKind.ACCESS and not all(x.role is Role.FLAG for x in t.targets)
+    ]
+
+
+def _reaching(facts: Facts, touch: Touch, cleared: set[int], barriers: bool = False) -> list[Touch]:
+    """Data stores from which the flag is reached without passing `cleared` (or a barrier)."""
+    stops = set(cleared)
+    if barriers:
+        stops |= {e.index for e in facts.events(EventKind.BARRIER, EventKind.CLUSTER_BARRIER) if e.waits}
+    before = _backward(facts, touch.index, stops)
+    return [w for w in _data(facts) if w.index in before]
+
+
+def _backward(facts: Facts, index: int, stops: set[int]) -> set[int]:
+    """Events from which `index` can be reached without passing one of `stops`."""
+    flow = facts.flow
+    found: set[int] = set()
+    first = flow.block_of(index)
+    stack: list[tuple[int, int]] = [(first, index)]
+    seen: set[int] = set()
+    while stack:
+        number, limit = stack.pop()
+        blocked = False
+        for event in reversed(flow.events_in[number]):
+            if event.index >= limit:
+                continue
+            if event.index in stops:
+                blocked = True
+                break
+            found.add(event.index)
+        if not blocked:
+            for before, _ in flow.predecessors[number]:
+                if before not in seen:
+                    seen.add(before)
+                    stack.append((before, flow.blocks[before].stop))
+    return found
+
+
+def _other_threads(facts: Facts, touch: Touch) -> list[Touch]:
+    """Stores by threads that do not raise the flag themselves, with no barrier before it."""
+    raising = facts.masks.executing(touch.event)
+    if raising == facts.masks.everyone:
+        return []
+    return [w for w in _reaching(facts, touch, set(), barriers=True) if facts.masks.executing(w.event) & ~raising]

@@ -1,0 +1,105 @@
+"""Shared memory between the generic proxy, asynchronous copies and the async proxy.
+
+Regions are told apart by base and first constant byte: a region that is indexed by something that varies starts at its
+constant part and ends where the next one starts. Where the base is not known nothing is claimed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from validator.ordering.facts import Facts
+from validator.ordering.program import Access, Direction, Event, EventKind, Space
+from validator.ordering.provenance import Root
+
+__all__ = ["Region", "Shared", "SharedAccess"]
+
+_SHARED = (Space.SHARED, Space.CLUSTER)
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    root: Root
+    offset: int
+    bytes: int | None
+    """None when something that varies is added to `offset`."""
+
+
+@dataclass(frozen=True, slots=True)
+class SharedAccess:
+    """One side of an event that touches shared memory."""
+
+    event: Event
+    access: Access
+    region: Region
+
+
+class Shared:
+    """Shared-memory accesses of one kernel, by region."""
+
+    def __init__(self, facts: Facts) -> None:
+        self.facts = facts
+
+    def _all(self, direction: Direction, *kinds: EventKind) -> Iterator[SharedAccess]:
+        facts = self.facts
+        for event in facts.program.events:
+            if event.kind not in kinds:
+                continue
+            for access in event.accesses:
+                if access.direction is direction and access.space in _SHARED and facts.masks.executing(event):
+                    region = self._region(event, access)
+                    if region is not None:
+                        yield SharedAccess(event, access, region)
+
+    def _region(self, event: Event, access: Access) -> Region | None:
+        sources = self.facts.provenance.sum(access.address, event.index) if access.address else ()
+        roots = {s.root for s in sources if not s.is_number} or {s.root for s in sources}
+        if len(roots) != 1 or any(s.is_unresolved or s.chain for s in sources):
+            return None
+        root = roots.pop()
+        if root[0] not in ("symbol", "number"):
+            return None
+        mine = [s for s in sources if s.root == root]
+        exact = len(mine) == 1 and mine[0].exact
+        return Region(root, min(s.offset for s in mine), access.bytes if exact else None)
+
+    @cached_property
+    def copies(self) -> list[SharedAccess]:
+        """Asynchronous copies into shared memory."""
+        return list(self._all(Direction.WRITE, EventKind.ASYNC_COPY))
+
+    @cached_property
+    def reads(self) -> list[SharedAccess]:
+        """Plain reads of shared memory."""
+        return list(self._all(Direction.READ, EventKind.ACCESS))
+
+    @cached_property
+    def writes(self) -> list[SharedAccess]:
+        """Plain writes of shared memory (generic proxy)."""
+        return list(self._all(Direction.WRITE, EventKind.ACCESS))
+
+    @cached_property
+    def async_reads(self) -> list[SharedAccess]:
+        """Reads of shared memory through the async proxy: bulk and tensor stores, wgmma, tcgen05."""
+        return list(self._all(Direction.READ, EventKind.ASYNC_COPY, EventKind.ASYNC_READ))
+
+    @cached_property
+    def _starts(self) -> dict[Root, list[int]]:
+        result: dict[Root, set[int]] = {}
+        for item in (*self.copies, *self.writes):
+            result.setdefault(item.region.root, set()).add(item.region.offset)
+        return {root: sorted(starts) for root, starts in result.items()}
+
+    def _part(self, region: Region) -> int:
+        """First byte of the written part that a region lies in."""
+        return max((s for s in self._starts.get(region.root, ()) if s <= region.offset), default=region.offset)
+
+    def meet(self, a: Region, b: Region) -> bool:
+        """Whether two regions are, as far as can be told, the same part of shared memory."""
+        if a.root != b.root:
+            return False
+        if a.bytes is not None and b.bytes is not None:
+            return a.offset < b.offset + b.bytes and b.offset < a.offset + a.bytes
+        return self._part(a) == self._part(b)
