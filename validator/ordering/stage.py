@@ -197,7 +197,7 @@ class _Case:
             reasons = ["the manifest names no [[artifacts]]"]
         more = f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else ""
         return Obligation(
-            id=f"{FAMILY}/artifacts",
+            id=f"{FAMILY}/all artifacts",
             statement="every artifact of the manifest was audited, and every kernel in it is declared",
             status=status,
             reason=(reasons[0] + more) if reasons else f"{len(self.supply.blobs)} artifacts read in full",
@@ -225,7 +225,6 @@ class _Case:
         )
 
     def _evidence(self, kernel: KernelAudit) -> Evidence:
-        contract = self._contract(kernel)
         allowed = sum(row.count for row in kernel.early if row.allowed)
         early = sum(row.count for row in kernel.early)
         figures: dict[str, int | float | str] = {
@@ -240,8 +239,6 @@ class _Case:
             "accesses": sum(row.count for row in kernel.accesses),
             "unresolved": kernel.unresolved,
         }
-        if contract:
-            figures["contract"] = contract.match
         counts = f"{kernel.wait_count} waits, {early} accesses before the wait of which {allowed} are allowed"
         return Evidence(
             id=self._key(kernel),

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from validator import __version__
 from validator.errors import ValidatorError
+from validator.pipeline.asked import as_policy_asks
 from validator.pipeline.inputs import Inputs, Options, open_inputs
 from validator.pipeline.stages import STAGES, Entry
 from validator.policy.waivers import judge_waivers
@@ -61,8 +62,7 @@ def check(
             manifest_path=options.rfc,
         )
         combined = _run(STAGES if stages is None else stages, context, debug)
-    asked = _as_policy_asks(combined, inputs.policy.obligations)
-    judged, uses = _waive(asked, inputs, started)
+    judged, uses = _waive(as_policy_asks(combined, inputs.policy), inputs, started)
     obligations = tuple(sorted(judged.obligations, key=lambda o: o.id))
     return CheckResult(
         change=inputs.change,
@@ -118,29 +118,6 @@ def _combine(results: Iterable[StageResult]) -> StageResult:
         tuple(e for r in parts for e in r.evidence),
         tuple(f for r in parts for f in r.findings),
     )
-
-
-def _covers(asked: str, obligation: Obligation) -> bool:
-    return obligation.id == asked or obligation.id.startswith(f"{asked}/")
-
-
-def _as_policy_asks(result: StageResult, asked: Iterable[str]) -> StageResult:
-    """Add what the policy asks for and no stage settled; set aside what is undecided and nobody asked for."""
-    names = tuple(asked)
-    missing = tuple(
-        Obligation(name, "the policy asks for it", Status.UNPROVEN, "no stage examined it")
-        for name in names
-        if not any(_covers(name, o) for o in result.obligations)
-    )
-    kept = tuple(o if any(_covers(name, o) for name in names) else _not_asked(o) for o in result.obligations)
-    return replace(result, obligations=kept + missing)
-
-
-def _not_asked(obligation: Obligation) -> Obligation:
-    if obligation.status is not Status.UNPROVEN:
-        return obligation
-    reason = f"the policy does not ask for it; it stands unproven: {obligation.reason}"
-    return replace(obligation, status=Status.NOT_APPLICABLE, reason=reason)
 
 
 def _waive(result: StageResult, inputs: Inputs, now: datetime) -> tuple[StageResult, tuple[WaiverUse, ...]]:

@@ -36,13 +36,14 @@ def kernels_at_a_glance(result: CheckResult) -> tuple[Kernel, ...]:
 
 
 def _kernel(contract: KernelContract, evidence: list[Evidence], obligations: tuple[Obligation, ...]) -> Kernel:
-    own = tuple(e for e in evidence if e.figures.get("contract") == contract.match)
-    ids = {e.id for e in own}
-    about = [o.status for o in obligations if ids & set(o.evidence) or o.id.partition("/")[2] == contract.match]
+    # Stages name the obligation of a kernel `family/match`.
+    about = [o for o in obligations if o.id.partition("/")[2] == contract.match]
+    ids = {used for o in about for used in o.evidence}
     roles: dict[str, str] = {}
     for argument in contract.args:
         roles.update(_roles(argument))
-    return Kernel(contract.match, contract.launch.pdl, roles, own, worst(about))
+    own = tuple(e for e in evidence if e.id in ids)
+    return Kernel(contract.match, contract.launch.pdl, roles, own, worst([o.status for o in about]))
 
 
 def _roles(argument: Argument) -> dict[str, str]:
