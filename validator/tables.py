@@ -20,7 +20,16 @@ from validator.errors import Problem, ValidatorError
 from validator.positions import Path, positions
 from validator.text import nearest, shorten
 
-__all__ = ["MAX_BYTES", "Document", "TableError", "load_document", "load_model", "parse_document", "validate"]
+__all__ = [
+    "MAX_BYTES",
+    "Document",
+    "TableError",
+    "line_of",
+    "load_document",
+    "load_model",
+    "parse_document",
+    "validate",
+]
 
 MAX_BYTES = 1024 * 1024
 """Bytes one TOML file may have."""
@@ -82,6 +91,12 @@ def dotted(path: Path) -> str:
     for part in path:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
     return shorten(text, 200)
+
+
+def line_of(problem: Problem, name: str) -> int | None:
+    """Line of a problem in the file `name`, where one is known (`Document.place` wrote it)."""
+    match = re.match(r":(\d+)(?:$|:)", problem.where.removeprefix(name))
+    return int(match[1]) if match else None
 
 
 def load_document(data: bytes, name: str, schema: str) -> Document:

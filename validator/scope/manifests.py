@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 from validator.change.model import Change, ChangeStatus, FileKind
@@ -14,7 +13,7 @@ from validator.policy.model import Policy
 from validator.positions import positions
 from validator.tables import MAX_BYTES
 
-__all__ = ["Lookup", "line_of", "look_up"]
+__all__ = ["Lookup", "look_up"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +57,3 @@ def look_up(change: Change, policy: Policy, asked: str | None = None) -> Lookup:
         return Lookup(brought, path, data, load_manifest(data, path))
     except ValidatorError as error:
         return Lookup(brought, path, data, problems=tuple(error.problems))
-
-
-def line_of(problem: Problem, path: str) -> int | None:
-    """Line of a problem whose `where` is `path:line` or `path:line: key`."""
-    match = re.match(r":(\d+)(?:$|:)", problem.where.removeprefix(path))
-    return int(match[1]) if match else None

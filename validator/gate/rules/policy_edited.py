@@ -19,6 +19,7 @@ from validator.gate.keys import changed_keys, try_document
 from validator.policy.load import load_policy
 from validator.rule import Rule
 from validator.stage import StageContext
+from validator.tables import line_of
 from validator.verdict.model import Finding, Severity
 
 __all__ = ["RULE", "check"]
@@ -65,6 +66,7 @@ def _errors(context: StageContext, file: FileChange) -> Iterator[Finding]:
                 RULE,
                 file.path,
                 f"the edited policy cannot be read: {problem}",
+                line=line_of(problem, file.path),
                 why="after the merge no change could be judged by it",
                 fix=problem.fix,
                 identity=(file.path, problem.what),
