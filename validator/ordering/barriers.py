@@ -151,11 +151,22 @@ class Barriers:
                 bad |= unwaited[e.index]
                 reached |= mask
             candidates = reached & ~bad & everyone
-        if candidates:
-            first = lowest(candidates)
-            if first and self.threads.block is None and not event.thread_count:
-                self.assumptions[event.index] = f"the block has at least {first + 1} threads"
+        candidates = self._existing(candidates, event)
         return candidates
+
+    def _existing(self, candidates: int, event: Event) -> int:
+        """Of the candidates those that every block has, or surely has by what the kernel says of its size."""
+        threads = self.threads
+        if not candidates or threads.block is not None or event.thread_count is not None or candidates & 1:
+            return candidates
+        first = lowest(candidates)
+        if first < 32:
+            self.assumptions[event.index] = f"the block has at least {first + 1} threads"
+            return candidates
+        if threads.bounded:
+            self.assumptions[event.index] = f"the block has {threads.size} threads, as its launch bound says"
+            return candidates
+        return 0
 
     def _participants(self, name: Name, event: Event) -> int:
         """Threads that take part in every instance, 0 when that cannot be told."""

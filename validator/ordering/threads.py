@@ -78,6 +78,7 @@ class Threads(Solver[_Value]):
     def __init__(self, flow: Flow, block: tuple[int, int, int] | None, limit: int | None = None) -> None:
         super().__init__(flow)
         self.block = block
+        self.bounded = block is not None or limit is not None
         size = int(np.prod(block)) if block is not None else limit or DEFAULT_THREADS
         self.size = max(1, min(size, DEFAULT_THREADS))
         self.everyone = (1 << self.size) - 1

@@ -22,6 +22,7 @@ from validator.ordering.rules import (
     no_wait,
     noncoherent_load_of_written_memory,
     publish_without_release,
+    role_too_generous,
     trigger_without_wait,
     undeclared_argument,
     unknown_instruction,
@@ -31,7 +32,7 @@ from validator.ordering.rules import (
 from validator.rule import Rule
 from validator.verdict.model import Finding
 
-__all__ = ["CHECKS", "MODULES", "RULES"]
+__all__ = ["CHECKS", "MODULES", "RULES", "STEP_MODULES"]
 
 MODULES: tuple[ModuleType, ...] = (
     no_wait,
@@ -55,7 +56,10 @@ MODULES: tuple[ModuleType, ...] = (
     unknown_instruction,
 )
 
-RULES: tuple[Rule, ...] = tuple(cast(Rule, module.RULE) for module in MODULES)
+STEP_MODULES: tuple[ModuleType, ...] = (role_too_generous,)
+"""Rules about a whole step, found by `ordering.steps`: they have a page and no check of one kernel."""
+
+RULES: tuple[Rule, ...] = tuple(cast(Rule, module.RULE) for module in (*MODULES, *STEP_MODULES))
 
 Check = Callable[[Facts], Iterable[Finding]]
 
