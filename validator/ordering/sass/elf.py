@@ -110,8 +110,10 @@ class Cubin:
     Raises SassError when a header, table or record points outside the file.
     """
 
-    def __init__(self, data: bytes | memoryview, name: str) -> None:
+    def __init__(self, data: bytes | memoryview, name: str, arch: str | None = None) -> None:
+        """`arch` is what a container says of it; it is believed where the file's own number agrees."""
         self.name = name
+        self._said = arch
         self._data = memoryview(data)
         if len(self._data) < _HEADER.size:
             raise self._broken(f"{len(self._data)} bytes are too few for an ELF header")
@@ -149,7 +151,9 @@ class Cubin:
 
     @cached_property
     def arch(self) -> str:
-        """`sm_90a`: the letter is only in the note that ptxas leaves (or a flag of older files)."""
+        """`sm_90a`: the letter is only in the container, in the note that ptxas leaves, or a flag of older files."""
+        if self._said is not None and self._said.removeprefix("sm_").rstrip("af") == str(self.sm):
+            return self._said
         for section in self.sections:
             if section.name.startswith(".note.nv.tkinfo"):
                 found = _ARCH_OPTION.search(bytes(self.contents(section)[:65536]))

@@ -1,0 +1,217 @@
+"""Cubins inside what people ship: shared libraries, objects, fat binaries, wheels, zip files and folders of them.
+
+Everything here is untrusted. Archives are read member by member under limits on count, size and ratio; nothing is ever
+written under a name that an archive or a fat binary chose. Fat binaries, whose contents may be compressed, are unpacked
+by NVIDIA's `cuobjdump` in a private folder after the names it would write were checked.
+"""
+
+from __future__ import annotations
+
+import mmap
+import re
+import shutil
+import zipfile
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from validator.errors import Problem
+from validator.ordering.result import Skipped
+from validator.ordering.sass.elf import is_cubin
+from validator.ordering.sass.errors import SassError
+from validator.ordering.sass.tools import INSTALL_HINT, Tools, run_tool
+
+__all__ = ["Found", "Limits", "find_binaries"]
+
+_FATBIN = b"\x50\xed\x55\xba"
+_SUFFIXES = (".cubin", ".fatbin", ".so", ".o", ".whl", ".zip", ".a", ".pyd")
+_NAMED = re.compile(rb"^\s*(?:ELF|PTX) file\s+\d+:\s*(\S.*?)\s*$", re.MULTILINE)
+_SAFE = re.compile(r"^[\w.+-][\w.+ -]*$")
+_ARCH = re.compile(r"\.(sm_\d{2,3}[af]?)\.(cubin|ptx)$")
+_CHUNK = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What an archive may ask for."""
+
+    members: int = 100_000
+    member_bytes: int = 4 << 30
+    total_bytes: int = 12 << 30
+    depth: int = 3
+    """Archives in archives."""
+    tool_seconds: float = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One piece of device code."""
+
+    artifact: str
+    """`!`-separated path from the outermost file in."""
+    data: bytes
+    kind: str
+    """`cubin` or `ptx`."""
+    arch: str | None
+    """As the container says; None when it does not."""
+
+
+def find_binaries(
+    source: bytes | Path, name: str, tools: Tools, limits: Limits | None = None
+) -> Iterator[Found | Skipped]:
+    """Device code in `source`, in a stable order; what cannot be opened comes back as `Skipped`.
+
+    Raises:
+        SassError: the outermost file is damaged or breaks a limit.
+    """
+    bounds = limits or Limits()
+    if isinstance(source, bytes):
+        if is_cubin(source):
+            yield Found(name, source, "cubin", None)
+            return
+        with TemporaryDirectory(prefix="validator-sass-") as folder:
+            path = Path(folder) / "input"
+            path.write_bytes(source)
+            yield from _file(path, name, tools, bounds, 0)
+    elif source.is_dir():
+        for path in sorted(p for p in source.rglob("*") if p.suffix in _SUFFIXES or ".so." in p.name):
+            if path.is_file() and not path.is_symlink():
+                yield from _guarded(path, f"{name}/{path.relative_to(source).as_posix()}", tools, bounds, 0)
+    else:
+        yield from _file(source, name, tools, bounds, 0)
+
+
+def _guarded(path: Path, name: str, tools: Tools, limits: Limits, depth: int) -> Iterator[Found | Skipped]:
+    """Like `_file`, with errors as values: one bad member must not hide the others."""
+    try:
+        yield from _file(path, name, tools, limits, depth)
+    except SassError as error:
+        yield Skipped(name, str(error))
+
+
+def _file(path: Path, name: str, tools: Tools, limits: Limits, depth: int) -> Iterator[Found | Skipped]:
+    try:
+        size = path.stat().st_size
+        with path.open("rb") as file:
+            head = file.read(64)
+    except OSError as error:
+        raise SassError(Problem(f"cannot be read: {error.strerror or error}", name)) from None
+    if not head:
+        raise SassError(Problem("is empty", name, "build it again"))
+    if is_cubin(head):
+        if size > limits.member_bytes:
+            raise SassError(Problem(f"{size} bytes are more than the {limits.member_bytes} allowed", name))
+        yield Found(name, path.read_bytes(), "cubin", None)
+    elif head[:4] in (b"PK\x03\x04", b"PK\x05\x06"):
+        yield from _archive(path, name, tools, limits, depth)
+    elif head[:4] == _FATBIN or ((head[:4] == b"\x7fELF" or head[:8] == b"!<arch>\n") and _has_device_code(path)):
+        yield from _fat(path, name, tools, limits)
+    elif head[:4] != b"\x7fELF" and head[:8] != b"!<arch>\n":
+        raise SassError(Problem("is neither an ELF file, a fat binary nor a zip archive", name))
+
+
+def _has_device_code(path: Path) -> bool:
+    """Whether a host binary carries a fat binary: the section's name stands in it."""
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as view:
+        return view.find(b".nv_fatbin") >= 0 or view.find(b"__nv_relfatbin") >= 0
+
+
+# -- fat binaries --------------------------------------------------------------------------------------------------------
+
+
+def _fat(path: Path, name: str, tools: Tools, limits: Limits) -> Iterator[Found | Skipped]:
+    if tools.cuobjdump is None:
+        yield Skipped(name, "holds device code that only cuobjdump can unpack, and it was not found", INSTALL_HINT)
+        return
+    with TemporaryDirectory(prefix="validator-sass-") as folder:
+        # A name of our own: cuobjdump derives what it writes from it.
+        link = Path(folder) / "fat"
+        link.symlink_to(path.resolve())
+        for kind, list_flag, extract_flag in (("cubin", "-lelf", "-xelf"), ("ptx", "-lptx", "-xptx")):
+            out = Path(folder) / kind
+            out.mkdir()
+            yield from _unpack(link, name, tools.cuobjdump, kind, (list_flag, extract_flag), out, limits)
+            shutil.rmtree(out)
+
+
+def _unpack(
+    link: Path, name: str, cuobjdump: Path, kind: str, flags: tuple[str, str], out: Path, limits: Limits
+) -> Iterator[Found | Skipped]:
+    command = [str(cuobjdump), flags[0], str(link)]
+    listing = run_tool(command, timeout=limits.tool_seconds, output_limit=64 << 20, folder=out, check=False)
+    names = [n.decode("utf-8", "backslashreplace") for n in _NAMED.findall(listing)]
+    if not names:
+        if kind == "cubin" and b"No ELF file found" not in listing:
+            said = listing.decode("utf-8", "backslashreplace").strip()[:300]
+            raise SassError(Problem(f"cuobjdump finds no device code in it: {said}", name))
+        return
+    bad = next((n for n in names if not _SAFE.match(n)), None)
+    if bad is not None or len(names) > limits.members:
+        raise SassError(Problem(f"holds a cubin named {bad!r}" if bad else f"holds {len(names)} cubins", name))
+    run_tool(
+        [str(cuobjdump), flags[1], "all", str(link)],
+        timeout=limits.tool_seconds,
+        output_limit=limits.member_bytes,
+        folder=out,
+    )
+    for wanted in names:
+        extracted = out / wanted
+        if extracted.is_symlink() or not extracted.is_file():
+            yield Skipped(f"{name}!{wanted}", "cuobjdump lists it but did not unpack it")
+            continue
+        arch = _ARCH.search(wanted)
+        yield Found(f"{name}!{wanted.removeprefix('fat.')}", extracted.read_bytes(), kind, arch[1] if arch else None)
+        extracted.unlink()
+
+
+# -- archives ------------------------------------------------------------------------------------------------------------
+
+
+def _archive(path: Path, name: str, tools: Tools, limits: Limits, depth: int) -> Iterator[Found | Skipped]:
+    if depth >= limits.depth:
+        raise SassError(Problem(f"is an archive {depth} archives deep", name))
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = archive.infolist()
+            if len(members) > limits.members:
+                raise SassError(Problem(f"holds {len(members)} members, more than {limits.members}", name))
+            wanted = sorted((m for m in members if _interesting(m)), key=lambda m: m.filename)
+            total = sum(m.file_size for m in wanted)
+            if total > limits.total_bytes:
+                raise SassError(Problem(f"unpacks to {total} bytes, more than {limits.total_bytes}", name))
+            for member in wanted:
+                yield from _member(archive, member, name, tools, limits, depth)
+    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, NotImplementedError, ValueError) as error:
+        raise SassError(Problem(f"is a damaged archive: {error}", name, "build it again")) from None
+
+
+def _interesting(member: zipfile.ZipInfo) -> bool:
+    last = member.filename.rsplit("/", 1)[-1]
+    return not member.is_dir() and (last.endswith(_SUFFIXES) or ".so." in last)
+
+
+def _member(
+    archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str, tools: Tools, limits: Limits, depth: int
+) -> Iterator[Found | Skipped]:
+    inner = f"{name}!{member.filename}"
+    with TemporaryDirectory(prefix="validator-sass-") as folder:
+        target = Path(folder) / "member"
+        try:
+            _copy_bounded(archive, member, target, min(limits.member_bytes, member.file_size))
+        except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError) as error:
+            yield Skipped(inner, f"cannot be unpacked: {error}")
+            return
+        yield from _guarded(target, inner, tools, limits, depth + 1)
+
+
+def _copy_bounded(archive: zipfile.ZipFile, member: zipfile.ZipInfo, target: Path, most: int) -> None:
+    """Stops where the directory's size is passed: a member that inflates to more than it says is a bomb."""
+    written = 0
+    with archive.open(member) as source, target.open("wb") as sink:
+        while chunk := source.read(_CHUNK):
+            written += len(chunk)
+            if written > most:
+                raise zipfile.BadZipFile(f"inflates to more than {most} bytes")
+            sink.write(chunk)
