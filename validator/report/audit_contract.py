@@ -99,7 +99,7 @@ def _touched(rows: list[tuple[AccessRow, bool]], indent: str) -> Iterator[str]:
         text = f"{row.access}{deep} by {row.instruction}{where}"
         lines[text] = lines.get(text, False) or early
     for text, early in sorted(lines.items(), key=lambda item: (not item[1], item[0])):
-        yield f"#{indent} {'EARLY ' if early else ''}{_comment(text)}"
+        yield f"# {indent}{'EARLY ' if early else ''}{_comment(text)}"
 
 
 def _name(parameter: Parameter) -> str:

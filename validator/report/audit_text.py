@@ -93,7 +93,7 @@ class _Report:
     def kernel(self, kernel: KernelAudit) -> Iterator[str]:
         yield ""
         yield "  " + self.paint(visible(shorten(words.title_of(kernel), 160)), "bold")
-        yield f"    {visible(shorten(kernel.artifact, 160))}, {words.isa_words(kernel)}"
+        yield f"    {visible(f'{shorten(kernel.artifact, 160)}, {words.isa_words(kernel)}')}"
         found = words.blocking(kernel)
         for finding in found[:FINDINGS]:
             yield from self.finding(finding)

@@ -5,6 +5,7 @@ Computed once, before any format. Returns raw text: the format that shows it esc
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -32,6 +33,8 @@ __all__ = [
     "title_of",
     "verdict_of",
 ]
+
+_PARAMETERS = re.compile(r"\((?!anonymous namespace\))")
 
 ORDER = (Status.REFUTED, Status.UNPROVEN, Status.PROVEN, Status.WAIVED, Status.NOT_APPLICABLE)
 """Outcomes in the order in which a reader needs them."""
@@ -157,16 +160,14 @@ def family_name(name: str) -> str:
     depth = 0
     for character in name:
         if character == "<":
-            if depth == 0:
-                out.append("<…>")
+            out += [] if depth else ["<…>"]
             depth += 1
         elif character == ">" and depth:
             depth -= 1
         elif depth == 0:
-            if character == "(" and out:
-                break
             out.append(character)
-    return "".join(out).strip() or name
+    bare = _PARAMETERS.split("".join(out), maxsplit=1)[0]
+    return bare.strip() or name
 
 
 def families(kernels: Iterable[KernelAudit]) -> list[Family]:
