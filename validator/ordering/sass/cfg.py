@@ -17,7 +17,7 @@ from validator.ordering.sass.operands import is_predicate, register
 __all__ = ["ControlFlow", "control_flow"]
 
 _WORD = 16
-_CONTROL = frozenset("BRA BRX BRXU JMP JMX JMXU CALL RET EXIT KILL BPT BSYNC RTT".split())
+_CONTROL = frozenset(["BRA", "BRX", "BRXU", "JMP", "JMX", "JMXU", "CALL", "RET", "EXIT", "KILL", "BPT", "BSYNC", "RTT"])
 _MAX_DEPTH = 12
 _ROOM = 1 << 18
 

@@ -1,4 +1,4 @@
-"""Opcode numbers: the low 12 bits of an instruction, measured with nvdisasm 13.5 on sm_90, 90a, 100, 100a, 103a, 120 and 120a.
+"""Opcode numbers: the low 12 bits of an instruction, measured with nvdisasm 13.5 on sm_90a, 100a, 103a and 120a.
 
 Read off compiled libraries and the test kernels; one name may have several numbers (register, immediate, constant and
 uniform forms). Where two architectures give a number to two opcodes that act alike here, one name stands for both. The
@@ -11,7 +11,7 @@ from enum import IntEnum, unique
 
 import numpy as np
 
-from validator.ordering.sass.events import HARMLESS
+from validator.ordering.sass.opcodes import CONTROL, HARMLESS
 
 __all__ = ["CLASSES", "Class", "class_of"]
 
@@ -35,12 +35,12 @@ class Class(IntEnum):
     TRIGGER = 7
 
 
-_CONTROL = frozenset("BRA BRX BRXU JMP JMX JMXU CALL RET EXIT KILL BPT BSYNC BREAK RTT".split())  # noqa: SIM905
-_GLOBAL = frozenset(
-    """LDG LD STG ST ATOM ATOMG RED REDG LDGSTS CCTL UBLKCP UBLKRED UBLKPF UTMALDG UTMASTG UTMAREDG UTMAPF UTMACCTL
-    STAS REDAS""".split()  # noqa: SIM905
-)
-_SHARED = frozenset("LDS LDSM STS STSM ATOMS LDL STL SYNCS ARRIVES".split())  # noqa: SIM905
+_GLOBAL_NAMES = """
+LDG LDGMC LD STG STGMC ST ATOM ATOMG RED REDG REDGMC LDGSTS CCTL UBLKCP UBLKRED UBLKPF UTMALDG UTMASTG UTMAREDG UTMAPF
+UTMACCTL STAS REDAS TEX TLD TLD4 TXD TXQ TMML SULD SUST SUATOM SURED
+"""
+_GLOBAL = frozenset(_GLOBAL_NAMES.split())
+_SHARED = frozenset(("LDS", "LDSM", "STS", "STSM", "ATOMS", "LDL", "STL", "SYNCS", "ARRIVES"))
 
 _TABLE = """
     ACQBULK 82e; ARRIVES 9b0; ATOM 38b 98a 9a2; ATOMG 3a8 3a9 9a3 9a8; ATOMS 38c 38d 58d 98c f8c; B2R 31c; BAR b1d;
@@ -74,7 +74,7 @@ def class_of(base: str) -> Class:
         return Class.WAIT
     if base == "PREEXIT":
         return Class.TRIGGER
-    if base in _CONTROL:
+    if base in CONTROL:
         return Class.CONTROL
     if base in _GLOBAL:
         return Class.GLOBAL

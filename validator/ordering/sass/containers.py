@@ -118,7 +118,7 @@ def _has_device_code(path: Path) -> bool:
         return view.find(b".nv_fatbin") >= 0 or view.find(b"__nv_relfatbin") >= 0
 
 
-# -- fat binaries --------------------------------------------------------------------------------------------------------
+# -- fat binaries ----------------------------------------------------------------------------------------------------
 
 
 def _fat(path: Path, name: str, tools: Tools, limits: Limits) -> Iterator[Found | Skipped]:
@@ -166,7 +166,7 @@ def _unpack(
         extracted.unlink()
 
 
-# -- archives ------------------------------------------------------------------------------------------------------------
+# -- archives --------------------------------------------------------------------------------------------------------
 
 
 def _archive(path: Path, name: str, tools: Tools, limits: Limits, depth: int) -> Iterator[Found | Skipped]:

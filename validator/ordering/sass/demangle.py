@@ -98,7 +98,8 @@ def _split(text: str) -> tuple[str, ...]:
 
 
 _SCALARS = re.compile(
-    r"^(const )?(unsigned |signed )?(bool|char|short|int|long|long long|float|double|__half|half|__nv_bfloat16)( const)?$"
+    r"^(const )?(unsigned |signed )?"
+    r"(bool|char|short|int|long|long long|float|double|__half|half|__nv_bfloat16)( const)?$"
 )
 
 

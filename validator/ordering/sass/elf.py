@@ -295,7 +295,7 @@ class Cubin:
         )
 
     def _info(self, section: Section) -> Iterator[tuple[int, bytes]]:
-        """Records of `.nv.info.*`: format byte, attribute byte, then a 16-bit value or a length with that many bytes."""
+        """Records of `.nv.info.*`: format byte, attribute byte, a 16-bit value, or a length and that many bytes."""
         raw = bytes(self.contents(section))
         at = 0
         while at + 4 <= len(raw):

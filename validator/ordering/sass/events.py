@@ -27,25 +27,12 @@ from validator.ordering.program import (
 )
 from validator.ordering.sass.disassemble import Instruction
 from validator.ordering.sass.lower import access_bytes
+from validator.ordering.sass.opcodes import HARMLESS
 from validator.ordering.sass.operands import Constants, address, is_predicate, operand, register, successor
 
-__all__ = ["HARMLESS", "events_of", "known"]
+__all__ = ["events_of", "known"]
 
 _SCOPES = {"SM": Scope.CTA, "CTA": Scope.CTA, "VC": Scope.GPU, "GPU": Scope.GPU, "SYS": Scope.SYS}
-
-# Arithmetic, moves, control flow and bookkeeping: nothing an ordering rule asks about.
-HARMLESS = frozenset(
-    """MOV UMOV MOV32I IMAD UIMAD IADD IADD3 UIADD UIADD3 VIADD UVIADD VIADD3 LEA ULEA SHF USHF SHL SHR LOP LOP3 ULOP3 PLOP3 UPLOP3 PSETP UPSETP
-    ISETP UISETP FSETP UFSETP DSETP HSETP2 SEL USEL FSEL UFSEL DSEL VIMNMX UVIMNMX VIMNMX3 UVIMNMX3 IMNMX UIMNMX VIADDMNMX UVIADDMNMX PRMT UPRMT
-    S2R S2UR CS2R CS2UR SHFL VOTE VOTEU ELECT LDC LDCU ULDC LDCSZ HFMA2 HADD2 HMUL2 HMNMX2 HSET2 HADD2_32I HFMA2_32I HMUL2_32I FADD FMUL FFMA
-    FADD2 FMUL2 FFMA2 FMNMX FMNMX3 FADD32I FMUL32I FFMA32I UFADD UFMUL UFFMA UFMNMX FCHK FSET UFSET FSWZADD FRND UFRND MUFU DADD DMUL DFMA DMNMX
-    I2F I2FP UI2F UI2FP F2I F2IP UF2I UF2IP F2F F2FP UF2F UF2FP I2I I2IP UI2I UI2IP F2FP FLO UFLO POPC UPOPC IABS UIABS BREV UBREV BMSK UBMSK SGXT
-    USGXT IDP IDP4A VABSDIFF VABSDIFF4 ISCADD ISAD R2UR UR2R P2R R2P UP2UR UR2UP REDUX UREDUX CREDUX MATCH B2R R2B BMOV LEPC
-    HMMA IMMA DMMA QMMA OMMA BMMA MOVM QADD4 QFMA4 QMUL4 SHFL NOP YIELD NANOSLEEP ERRBAR CGAERRBAR BSSY BSYNC BREAK BRA BRX BRXU JMP JMX JMXU
-    CALL RET BPT KILL WARPGROUPSET USETMAXREG USETSHMSZ SETCTAID SETLMEMBASE GETLMEMBASE PMTRIG VOTE_VTG CCTLL CCTLT S2RUR AL2P OUT
-    ENDCOLLECTIVE UCGABAR_SET UCGABAR_GET ACQSHMINIT UTCATOMSWS UTCSHIFT STTM LDTM LDTRAM CLMAD UCLMAD VHMNMX VHMNMX3 UVIRTCOUNT QSPC
-    F2FPX UGETNEXTWORKID SPMETADATA IDE GENMETADATA ULEPC UMEMSETS ICMP FCMP VADD VMNMX VSET VSHL VSHR LDGMC""".split()
-)
 
 _Rule = Callable[[Instruction, int, Constants], list[Event]]
 
@@ -76,7 +63,7 @@ def events_of(instruction: Instruction, index: int, constants: Constants) -> lis
     return found
 
 
-# -- pieces --------------------------------------------------------------------------------------------------------------
+# -- pieces ----------------------------------------------------------------------------------------------------------
 
 
 def _addresses(i: Instruction, constants: Constants) -> list[tuple[Operand, ...]]:
@@ -113,7 +100,7 @@ def _values(i: Instruction, constants: Constants, words: int) -> tuple[Operand, 
     return ()
 
 
-# -- plain accesses ------------------------------------------------------------------------------------------------------
+# -- plain accesses --------------------------------------------------------------------------------------------------
 
 
 def _access(space: Space, direction: Direction) -> _Rule:
@@ -147,7 +134,7 @@ def _prefetch_line(i: Instruction, index: int, constants: Constants) -> list[Eve
     return [Event(EventKind.UNKNOWN, index, i.opcode, name=f"cache operation {i.opcode} is not known")]
 
 
-# -- asynchronous copies -------------------------------------------------------------------------------------------------
+# -- asynchronous copies ---------------------------------------------------------------------------------------------
 
 
 def _copy(i: Instruction, index: int, group: str, *accesses: Access, barrier: tuple[Operand, ...] = ()) -> list[Event]:
@@ -248,7 +235,7 @@ def _descriptor(i: Instruction, index: int, constants: Constants) -> list[Event]
 
 
 def _remote_store(i: Instruction, index: int, constants: Constants) -> list[Event]:
-    """STAS, REDAS: st.async and red.async into the shared memory of a CTA of the cluster, counted by an mbarrier there."""
+    """STAS, REDAS: st.async and red.async into the shared memory of a CTA of the cluster, with an mbarrier there."""
     found = _addresses(i, constants)
     write = Direction.ATOMIC if i.base == "REDAS" else Direction.WRITE
     target = found[0] if found else ()
@@ -305,7 +292,7 @@ def _scoreboard_wait(i: Instruction, index: int, constants: Constants) -> list[E
     return [event]
 
 
-# -- barriers and fences -------------------------------------------------------------------------------------------------
+# -- barriers and fences ---------------------------------------------------------------------------------------------
 
 
 def _barrier(i: Instruction, index: int, constants: Constants) -> list[Event]:
@@ -403,6 +390,7 @@ _R, _W, _A = Direction.READ, Direction.WRITE, Direction.ATOMIC
 _TCGEN05 = ("UTCHMMA", "UTCQMMA", "UTCIMMA", "UTCOMMA", "UTCMXQMMA", "UTCCP")
 _RULES: dict[str, _Rule] = {
     "LDG": _access(Space.GLOBAL, _R),
+    "LDGMC": _access(Space.GLOBAL, _R),
     "LD": _access(Space.GENERIC, _R),
     "LDS": _access(Space.SHARED, _R),
     "LDSM": _access(Space.SHARED, _R),
@@ -417,6 +405,11 @@ _RULES: dict[str, _Rule] = {
     "ATOMS": _access(Space.SHARED, _A),
     "RED": _access(Space.GENERIC, _A),
     "REDG": _access(Space.GLOBAL, _A),
+    "REDGMC": _access(Space.GLOBAL, _A),
+    "STGMC": _access(Space.GLOBAL, _W),
+    **dict.fromkeys(("TEX", "TLD", "TLD4", "TXD", "TXQ", "TMML", "SULD"), _access(Space.GLOBAL, _R)),
+    "SUST": _access(Space.GLOBAL, _W),
+    **dict.fromkeys(("SUATOM", "SURED"), _access(Space.GLOBAL, _A)),
     "CCTL": _prefetch_line,
     "LDGSTS": _ldgsts,
     "UBLKCP": _bulk,

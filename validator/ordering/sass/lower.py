@@ -13,6 +13,7 @@ from functools import lru_cache
 
 from validator.ordering.program import Const, Op, Operand, Operation, Reg, Special
 from validator.ordering.sass.disassemble import Instruction
+from validator.ordering.sass.opcodes import NO_RESULT
 from validator.ordering.sass.operands import Constants, constant_reference, is_predicate, operand, register, successor
 
 __all__ = ["access_bytes", "definitions", "is_local", "operations"]
@@ -21,21 +22,13 @@ _REG = re.compile(r"^U?R\d+(\.\w+)?$")
 _MATRIX = re.compile(r"^(\d+)x(\d+)x(\d+)$")
 _COUNT = re.compile(r"^[xX]?(\d+)$")
 
-# Opcodes whose first operands are all sources.
-_NO_RESULT = frozenset(
-    """ST STG STS STL STSM STAS STTM RED REDG REDAS BAR MEMBAR FENCE ERRBAR CGAERRBAR CCTL CCTLL CCTLT CCTLP BRA BRX BRXU
-    JMP JMX JMXU RET EXIT KILL BPT NOP YIELD NANOSLEEP WARPSYNC BSSY BSYNC BREAK DEPBAR LDGDEPBAR LDGSTS ACQBULK PREEXIT
-    UBLKCP UBLKRED UBLKPF UTMASTG UTMALDG UTMAREDG UTMAPF UTMACCTL UTMACMDFLUSH UTMALST UTCBAR UTCCP UTCHMMA UTCQMMA UTCIMMA UTCOMMA
-    UTCMXQMMA UTCSHIFT WARPGROUP WARPGROUPSET USETMAXREG USETSHMSZ UCGABAR_ARV UCGABAR_WAIT UCGABAR_SET ARRIVES SUST SURED
-    SETCTAID SETLMEMBASE PMTRIG RTT BMOV ENDCOLLECTIVE ACQSHMINIT ACQSHMREL""".split()
-)
-_COMPARE = frozenset("ISETP UISETP".split())
-_TWO_PREDICATES = frozenset("ISETP UISETP FSETP UFSETP DSETP HSETP2 PLOP3 UPLOP3 PSETP UPSETP FCHK PSETP".split())
-_LOADS = frozenset("LD LDG LDS LDL LDSM LDTM".split())
-_ATOMICS = frozenset("ATOM ATOMG ATOMS".split())
-_DOUBLE = frozenset("DADD DMUL DFMA DMNMX DSEL FADD2 FMUL2 FFMA2 CS2R".split())
-_WGMMA = frozenset("HGMMA QGMMA IGMMA BGMMA".split())
-_MMA = frozenset("HMMA IMMA DMMA QMMA OMMA BMMA".split())
+_SETP = "ISETP UISETP FSETP UFSETP DSETP HSETP2 PLOP3 UPLOP3 PSETP UPSETP"
+_TWO_PREDICATES = frozenset(_SETP.split())
+_LOADS = frozenset(["LD", "LDG", "LDS", "LDL", "LDSM", "LDTM"])
+_ATOMICS = frozenset(["ATOM", "ATOMG", "ATOMS"])
+_DOUBLE = frozenset(["DADD", "DMUL", "DFMA", "DMNMX", "DSEL", "FADD2", "FMUL2", "FFMA2", "CS2R"])
+_WGMMA = frozenset(["HGMMA", "QGMMA", "IGMMA", "BGMMA"])
+_MMA = frozenset(["HMMA", "IMMA", "DMMA", "QMMA", "OMMA", "BMMA"])
 _RELATIONS = {"EQ": "eq", "NE": "ne", "LT": "lt", "LE": "le", "GT": "gt", "GE": "ge"}
 _PAIRS: dict[tuple[int, ...], Op] = {(0, 0, 0, 1): Op.AND, (0, 1, 1, 1): Op.OR, (0, 1, 1, 0): Op.XOR}
 _INVERSE = {"eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "gt": "le", "le": "gt"}
@@ -134,7 +127,7 @@ def _accumulators(instruction: Instruction) -> int:
 def _results(opcode: str, operands: tuple[str, ...]) -> tuple[int, ...]:
     """Positions of the destination operands."""
     base = opcode.partition(".")[0]
-    if base in _NO_RESULT or not operands:
+    if base in NO_RESULT or not operands:
         return (0,) if base == "BMOV" and _REG.match(operands[0] if operands else "") else ()
     if base == "R2P":
         return ()
@@ -343,7 +336,7 @@ def _shift(s: _Sources, position: int, word: int, reg: Reg) -> Operation:
 
 
 def _logic(a: Operand, b: Operand, c: Operand, table: int, width: int) -> Operation:
-    """Three-input logic, made smaller where inputs are constant: bit (a << 2 | b << 1 | c) of the table is the result."""
+    """Three-input logic, made smaller where inputs are constant; the table has bit (a << 2 | b << 1 | c)."""
     full = (1 << width) - 1
     args: list[Operand] = [a, b, c]
     for place, arg in enumerate(args):

@@ -1,7 +1,7 @@
 """SASS operands as nvdisasm prints them: registers, predicates, immediates, constant banks and addresses.
 
-Registers are 32-bit. The low half of a 64-bit pair carries the provenance of the pair; the high half of a value that one
-instruction defines is `HIGH` of the low one. Descriptors (`desc[UR4]`) say how memory is cached, not where it is.
+Registers are 32-bit. The low half of a 64-bit pair carries the provenance of the pair; the high half of a value that
+one instruction defines is `HIGH` of the low one. Descriptors (`desc[UR4]`) say how memory is cached, not where it is.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def is_predicate(token: str) -> bool:
 
 
 def constant_reference(token: str) -> tuple[int, int, str] | None:
-    """`c[0x0][R3+0x224]` → (bank, byte offset, register name or ""); None when it is no constant, bank -1 when bindless."""
+    """`c[0x0][R3+0x224]` → (bank, byte offset, register or ""); None: no constant; bank -1: bindless."""
     found = _CONSTANT.match(token)
     if found is None:
         return None

@@ -1,10 +1,11 @@
 """What neighbouring instructions make of each other.
 
-* A strong load or an atomic followed by `CCTL.IVALL`, with no other access between, is an acquire: ptxas invalidates the
-  L1 cache for it. `LDG.E.STRONG.SM` needs no invalidation: CTA scope is an acquire by itself.
+* A strong load or an atomic followed by `CCTL.IVALL`, with no other access between, is an acquire: ptxas invalidates
+  the L1 cache for it. `LDG.E.STRONG.SM` needs no invalidation: CTA scope is an acquire by itself.
 * `MEMBAR` before a strong store or an atomic, with nothing but its error barriers between, makes that a release.
-* `DEPBAR.LE SBn, k` waits for what counts on scoreboard n: `LDGDEPBAR` (cp.async groups) or `UTMACMDFLUSH` (bulk groups),
-  which name theirs in bits 110 to 112 or 113 to 115 of the encoding. On any other scoreboard it is an ordinary operand wait.
+* `DEPBAR.LE SBn, k` waits for what counts on scoreboard n: `LDGDEPBAR` (cp.async groups) or `UTMACMDFLUSH` (bulk
+  groups), which name theirs in bits 110 to 112 or 113 to 115 of the encoding. On any other scoreboard it is an
+  ordinary operand wait.
 """
 
 from __future__ import annotations

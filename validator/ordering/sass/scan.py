@@ -1,8 +1,8 @@
 """What the opcodes of a kernel say before anything is disassembled.
 
 Most kernels of a library neither wait for other grids nor trigger them, and many of the rest begin with the wait; both
-show in the opcode numbers alone. What a scan settles it settles soundly: an opcode that the table does not know, a branch
-or a predicate before the wait all send the kernel to the full analysis.
+show in the opcode numbers alone. What a scan settles it settles soundly: an opcode that the table does not know, a
+branch or a predicate before the wait all send the kernel to the full analysis.
 """
 
 from __future__ import annotations
@@ -133,8 +133,8 @@ def check_agreement(name: str, instructions: list[Instruction]) -> None:
         if said != Class.UNKNOWN and instruction.opcode and said != class_of(instruction.base):
             raise SassError(
                 Problem(
-                    f"opcode {instruction.code:#05x} is {instruction.base} to nvdisasm and {Class(said).name.lower()} to "
-                    "the opcode table",
+                    f"opcode {instruction.code:#05x} is {instruction.base} to nvdisasm and "
+                    f"{Class(said).name.lower()} to the opcode table",
                     f"{name} at {index * _WORD:#x}",
                     "this nvdisasm is newer than the table: report it, and pin the version named in the extra",
                 )
