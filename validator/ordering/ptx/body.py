@@ -297,5 +297,6 @@ def scan_body(raw: str, name: str, first_line: int) -> Body:
         elif kind == _STRAY:
             at = match.start(_STRAY)
             shown = text[at : at + 40].split("\n")[0]
-            raise PtxError(f"no PTX statement begins with {shown!r}", name, body.line_at(at), "is the file cut off?")
+            fix = "a semicolon is missing, or the file is cut off"
+            raise PtxError(f"not a whole PTX statement: {shown!r}", name, body.line_at(at), fix)
     raise PtxError("the body is not closed", name, body.line_at(len(text)), "the file is cut off; build it again")

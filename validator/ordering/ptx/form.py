@@ -30,10 +30,7 @@ class Flow(Enum):
     TRAP = auto()
 
 
-_SEMANTICS = {
-    **{order.value: order for order in Order},
-    "mmio": Order.RELAXED,
-}
+_SEMANTICS = {order.value: order for order in Order}
 _SCOPES = {"cta": Scope.CTA, "cluster": Scope.CLUSTER, "gpu": Scope.GPU, "sys": Scope.SYS, "gl": Scope.GPU}
 
 
