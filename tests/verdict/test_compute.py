@@ -52,9 +52,13 @@ def test_not_applicable_and_waived_need_a_reason(status: Status) -> None:
     assert compute([obligation(status, "")]) is Verdict.UNPROVEN
 
 
-def test_reason_counts_what_stands_how() -> None:
-    text = verdict_reason([obligation(Status.PROVEN), obligation(Status.PROVEN), obligation(Status.REFUTED)])
-    assert text == "of 3 obligations: 2 proven, 1 refuted"
+def test_reason_names_what_decides_and_counts_the_rest() -> None:
+    statuses = [Status.PROVEN, Status.PROVEN, Status.UNPROVEN, Status.REFUTED]
+    text = verdict_reason([replace(obligation(s), id=f"a/{n}") for n, s in enumerate(statuses)])
+    assert text == "a/3 refuted; of 4 obligations, 2 proven, 1 refuted, 1 unproven"
+    many = verdict_reason([replace(obligation(Status.UNPROVEN), id=f"a/{n}") for n in range(5)])
+    assert many == "a/0, a/1, a/2 and 2 more unproven; of 5 obligations, 5 unproven"
+    assert verdict_reason([obligation(Status.PROVEN)]) == "of 1 obligation, 1 proven"
 
 
 def apply(

@@ -158,7 +158,7 @@ def _not_covered(result: StageResult, inputs: Inputs) -> tuple[str, ...]:
         said.append("nothing was run on a GPU")
     claims = inputs.manifest.claims if inputs.manifest else ()
     if claims:
-        said.append(f"{len(claims)} claim(s) of the author about speed or quality were not measured")
+        said.append(f"what the author claims and nobody measured here: {', '.join(c.metric for c in claims)}")
     said += [f"the view of the change is limited: {note}" for note in inputs.change.notes]
     return _distinct(said)
 

@@ -127,20 +127,25 @@ def _bullets(texts: Iterable[str]) -> Iterator[str]:
     return (f"- {markdown(shorten(text, 1000))}" for text in texts)
 
 
+def _prose(text: str) -> str:
+    """What the author wrote over several lines, as one paragraph."""
+    return markdown(shorten(" ".join(text.split()), 2000))
+
+
 def _what(result: CheckResult) -> Iterator[str]:
     manifest = result.manifest
     if manifest is None:
         said = f"Its manifest {code(result.manifest_path)} cannot be read." if result.manifest_path else "No manifest."
         yield f"{said} What it is for and where it may run is not declared."
         return
-    yield f"{markdown(shorten(manifest.summary, 2000))}\n"
+    yield f"{_prose(manifest.summary)}\n"
     owners = ", ".join(code(shorten(o, 80)) for o in manifest.owners) or "nobody"
     yield (
         f"Manifest {code(shorten(result.manifest_path or '', 200))}, id {code(manifest.id)}. Owned by {owners}. "
         f"Created {manifest.created}, expires **{manifest.expires}**."
     )
     for reference in manifest.references:
-        note = f": {markdown(shorten(reference.note, 300))}" if reference.note else ""
+        note = f": {_prose(reference.note)}" if reference.note else ""
         yield f"- Reference {code(shorten(reference.name, 80))} at {code(shorten(reference.path, 200))}{note}"
 
 
@@ -212,7 +217,7 @@ def _claims(result: CheckResult) -> Iterator[str]:
     for claim in result.manifest.claims if result.manifest else ():
         base = f" against {claim.baseline:g}" if claim.baseline is not None else ""
         source = f" (source: {code(shorten(claim.source, 200))})" if claim.source else ""
-        yield f"- {code(claim.metric)}: {claim.value:g}{base}; {markdown(shorten(claim.conditions, 400))}{source}"
+        yield f"- {code(claim.metric)}: {claim.value:g}{base}; {_prose(claim.conditions)}{source}"
 
 
 _FILE_HEAD = "| file | change | lines |\n| --- | --- | --- |"

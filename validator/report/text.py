@@ -131,6 +131,7 @@ class _Report:
             yield f"{'manifest':<11}" + (f"{visible(shorten(path))}, unreadable" if path else "none")
             return
         yield from self.wrap(f"{path}: {manifest.title}", f"{'manifest':<11}", " " * 11)
+        yield from self.wrap(" ".join(manifest.summary.split()), " " * 11, " " * 11, 600)
         owners = ", ".join(manifest.owners) or "nobody"
         yield from self.wrap(f"owned by {owners}, expires {manifest.expires}", " " * 11, " " * 11)
         for name, values in words.scope_rows(manifest):

@@ -11,6 +11,8 @@ from validator.verdict.model import Evidence, Finding, Obligation, Severity, Sta
 __all__ = ["apply_waivers", "compute", "settle", "verdict_reason"]
 
 _SETTLED = (Status.PROVEN, Status.WAIVED)
+_NAMED = 3
+"""Obligations that the verdict's sentence names."""
 
 
 def settle(obligation: Obligation) -> Status:
@@ -29,12 +31,18 @@ def compute(obligations: Sequence[Obligation]) -> Verdict:
 
 
 def verdict_reason(obligations: Sequence[Obligation]) -> str:
-    """One sentence that says why the verdict is what it is."""
+    """One sentence that says why the verdict is what it is: what was refuted or left open by name, then the counts."""
     if not obligations:
         return "no obligation was examined, and no evidence is never a pass"
     counts = Counter(settle(o) for o in obligations)
-    parts = [f"{counts[s]} {s.value}" for s in Status if counts[s]]
-    return f"of {len(obligations)} obligation{'s' if len(obligations) != 1 else ''}: {', '.join(parts)}"
+    said = ", ".join(f"{counts[s]} {s.value}" for s in Status if counts[s])
+    totals = f"of {len(obligations)} obligation{'s' if len(obligations) != 1 else ''}, {said}"
+    for status in (Status.REFUTED, Status.UNPROVEN):
+        names = sorted(o.id for o in obligations if settle(o) is status)
+        if names:
+            more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+            return f"{', '.join(names[:_NAMED])}{more} {status.value}; {totals}"
+    return totals
 
 
 def apply_waivers(result: StageResult, covered: Collection[str]) -> StageResult:

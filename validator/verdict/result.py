@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import date
+from enum import IntEnum
 from typing import TYPE_CHECKING
 
-from validator.verdict.model import Evidence, Finding, Obligation, Severity, Status, Strength, Verdict
+from validator.verdict.model import Evidence, Finding, Obligation, Severity, Status, Verdict
 
 if TYPE_CHECKING:
     from validator.change.model import Change
@@ -97,43 +99,77 @@ class CheckResult:
         return {f.id: f for f in self.findings}
 
 
-_WEIGHT = {Severity.ERROR: 3, Severity.UNPROVEN: 2, Severity.WARNING: 1, Severity.NOTE: 0}
-
-
 def where_to_look(result: CheckResult, limit: int = MOST_PLACES) -> tuple[Place, ...]:
-    """The places the verdict rests on most: open findings first, then evidence that rests on assumptions."""
-    ranked: list[tuple[tuple[int, int, str], Place]] = []
+    """The places the verdict rests on most, in the order of `_Rank`; each place once, for its weightiest reason."""
     users = _users(result.obligations)
+    ranked = [*_findings(result, users), *_undecided(result), *_existing(result), *_assumed(result, users)]
+    ordered = sorted(ranked, key=lambda r: r[0])
+    return _distinct((place for _, place in ordered), limit)
+
+
+class _Rank(IntEnum):
+    REFUTED = 0
+    UNDECIDED = 1
+    WAIVED = 2
+    WARNING = 3
+    EXISTING = 4
+    """Code that was there before and that this change edits: the one thing that can reach those who never asked."""
+    ASSUMED = 5
+    NOTE = 6
+
+
+_Ranked = tuple[tuple[_Rank, int, str], Place]
+"""(rank, minus the number of obligations that rest on it, id), place."""
+
+_SEVERITY = {
+    Severity.ERROR: _Rank.REFUTED,
+    Severity.UNPROVEN: _Rank.UNDECIDED,
+    Severity.WARNING: _Rank.WARNING,
+    Severity.NOTE: _Rank.NOTE,
+}
+
+
+def _users(obligations: Iterable[Obligation]) -> Counter[str]:
+    """Finding or evidence id → how many obligations rest on it."""
+    return Counter(used for o in obligations for used in (*o.evidence, *o.findings))
+
+
+def _findings(result: CheckResult, users: Counter[str]) -> Iterator[_Ranked]:
     for finding in result.findings:
-        if finding.severity is Severity.NOTE:
-            continue
-        open_ = finding.status is not Status.WAIVED
-        rank = (-(_WEIGHT[finding.severity] + (4 if open_ else 0)), -len(users.get(finding.id, ())), finding.id)
-        why = finding.message if open_ else f"waived, not mended: {finding.message}"
+        waived = finding.status is Status.WAIVED
+        rank = _Rank.WAIVED if waived else _SEVERITY[finding.severity]
+        why = f"waived, not mended: {finding.message}" if waived else finding.message
         where = finding.where
-        ranked.append((rank, Place(where.path, where.line, where.kernel, why)))
+        yield (rank, -users[finding.id], finding.id), Place(where.path, where.line, where.kernel, why)
+
+
+def _undecided(result: CheckResult) -> Iterator[_Ranked]:
+    """Obligations that nothing settled and no finding speaks of: the manifest is where a person would start."""
+    for obligation in result.obligations:
+        if obligation.status is Status.UNPROVEN and not obligation.findings:
+            path = result.manifest_path or "no manifest"
+            why = f"{obligation.id} is unproven: {obligation.reason}"
+            yield (_Rank.UNDECIDED, 0, obligation.id), Place(path, None, obligation.id, why)
+
+
+def _existing(result: CheckResult) -> Iterator[_Ranked]:
+    named = {f.where.path for f in result.findings if f.severity is not Severity.NOTE} | {result.manifest_path}
+    for file in result.change.files:
+        if file.status.name != "ADDED" and file.path not in named:
+            why = f"existing file, {file.status.name.lower().replace('_', ' ')}: +{file.added} -{file.deleted} lines"
+            yield (_Rank.EXISTING, -file.lines, file.path), Place(file.path, file.first_line, None, why)
+
+
+def _assumed(result: CheckResult, users: Counter[str]) -> Iterator[_Ranked]:
+    """Evidence that settles something and rests on what nobody proved."""
     for evidence in result.evidence:
-        place = _weak_place(evidence, len(users.get(evidence.id, ())))
-        if place:
-            ranked.append(((0, -len(users.get(evidence.id, ())), evidence.id), place))
-    return _distinct((place for _, place in sorted(ranked, key=lambda r: r[0])), limit)
-
-
-def _users(obligations: Iterable[Obligation]) -> dict[str, list[str]]:
-    users: dict[str, list[str]] = {}
-    for obligation in obligations:
-        for used in (*obligation.evidence, *obligation.findings):
-            users.setdefault(used, []).append(obligation.id)
-    return users
-
-
-def _weak_place(evidence: Evidence, used: int) -> Place | None:
-    """Evidence that a person should not take on trust: it rests on assumptions, or on a declaration alone."""
-    path = next(iter(sorted(evidence.inputs)), None)
-    if not used or path is None or not (evidence.assumptions or evidence.strength is Strength.DECLARED):
-        return None
-    why = f"{evidence.summary}; rests on: {evidence.assumptions[0]}" if evidence.assumptions else evidence.summary
-    return Place(path, None, str(evidence.figures["kernel"]) if "kernel" in evidence.figures else None, why)
+        if not users[evidence.id] or not evidence.assumptions or not evidence.inputs:
+            continue
+        more = f" (and {len(evidence.assumptions) - 1} more)" if len(evidence.assumptions) > 1 else ""
+        why = f"{evidence.summary}; rests on: {evidence.assumptions[0]}{more}"
+        kernel = str(evidence.figures["kernel"]) if "kernel" in evidence.figures else None
+        place = Place(min(evidence.inputs), None, kernel, why)
+        yield (_Rank.ASSUMED, -len(evidence.assumptions), evidence.id), place
 
 
 def _distinct(places: Iterable[Place], limit: int) -> tuple[Place, ...]:
