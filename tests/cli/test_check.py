@@ -356,3 +356,61 @@ def test_nothing_is_left_in_the_repository_or_the_temporary_folder(cli: Callable
     assert ran.code in (0, 1)
     assert list(temporary.iterdir()) == []
     assert sorted(p for p in plain.path.rglob("*")) == before
+
+
+# --- shapes of repositories -------------------------------------------------------------------------------------------
+
+
+def test_bare_repository_worktree_and_clone_agree(cli: Callable, plain: Any, tmp_path: Path) -> None:
+    plain.git("clone", "-q", "--bare", ".", str(tmp_path / "bare.git"))
+    plain.git("worktree", "add", "-q", "--detach", str(tmp_path / "tree"), "main")
+    documents = []
+    for place in (plain.path, tmp_path / "bare.git", tmp_path / "tree"):
+        ran = cli("check", "--repo", str(place), "--base", "main", "--head", "kda", "--seed", "1", "--format", "json")
+        documents.append({**document(ran), "environment": None})
+    assert documents[0] == documents[1] == documents[2]
+
+
+def test_a_shallow_clone_says_what_it_could_not_see(cli: Callable, plain: Any, tmp_path: Path) -> None:
+    source = f"file://{plain.path}"
+    plain.git("clone", "-q", "--depth", "1", "--branch", "kda", "--no-single-branch", source, str(tmp_path / "shallow"))
+    ran = cli("check", "--repo", str(tmp_path / "shallow"), "--base", "origin/main", "--head", "kda")
+    assert ran.code == 2
+    assert "the clone is shallow" in ran.err
+    assert "git fetch" in ran.err
+
+
+def test_a_first_commit_is_judged_by_a_policy_from_elsewhere(
+    cli: Callable, repo: Any, manifest: Manifest, tmp_path: Path
+) -> None:
+    repo.git("checkout", "-q", "--orphan", "fresh")
+    repo.git("rm", "-rfq", ".")
+    repo.commit({"rfcs/kda.toml": manifest(), "fast/kda/x.py": "x = 1\n"})
+    folder = tmp_path / "policies"
+    folder.mkdir()
+    (folder / "p.toml").write_text('schema = "validator/policy/1"\n')
+    ran = check(cli, repo, "--policies", str(folder), "--format", "json", base="empty", head="fresh")
+    found = document(ran)
+    assert [f["status"] for f in found["change"]["files"]] == ["A", "A"]
+    assert any("no base revision" in text for text in found["not_covered"])
+
+
+def test_every_mistake_of_a_manifest_is_reported_with_its_line(cli: Callable, repo: Any, manifest: Manifest) -> None:
+    text = manifest()
+    for right, wrong in (
+        ('title = "Fused decode step"', "title = 7"),
+        ("owners =", "ownres ="),
+        ("batch = { min = 1, max = 8 }", "batch = { min = 9, max = 8 }"),
+        ('default = "0"', 'default = "1"'),
+        ('kind = "env"', 'kind = "evn"'),
+    ):
+        assert right in text
+        text = text.replace(right, wrong)
+    repo.commit({"rfcs/kda.toml": text}, "kda")
+    found = document(check(cli, repo, "--format", "json"))
+    said = [f for f in found["findings"] if f["rule"] == "scope/manifest-invalid"]
+    words = " ".join(f["message"] + f["fix"] for f in said)
+    assert all(word in words for word in ("title", "ownres", "owners", "batch", "kind"))
+    assert {f["where"]["path"] for f in said} == {"rfcs/kda.toml"}
+    lines = {f["where"]["line"] for f in said}
+    assert text[: text.index("ownres")].count("\n") + 1 in lines
