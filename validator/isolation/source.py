@@ -36,6 +36,10 @@ class Source:
         return "\n".join([*shown, *more])
 
 
+_PROPERTY = re.compile(rb"@[\w.]*property\b[^\n]*\n")
+_DEFINITION = re.compile(rb"(?:[ \t]*[@#][^\n]*\n)*[ \t]*(?:async[ \t]+)?def[ \t]+([^\W\d]\w*)")
+
+
 def word(name: str) -> re.Pattern[bytes]:
     """The name as a whole word."""
     return re.compile(rb"(?<![A-Za-z0-9_])" + re.escape(name.encode("utf-8", "surrogateescape")) + rb"(?![A-Za-z0-9_])")
@@ -74,8 +78,10 @@ def _decode(data: bytes) -> str:
 class Sources:
     """The `.py` files of a tree, each read and parsed at most once."""
 
-    def __init__(self, tree: Tree, isolated: Callable[[str], bool]) -> None:
+    def __init__(self, tree: Tree, isolated: Callable[[str], bool], twin: Sources | None = None) -> None:
         self.tree = tree
+        self.twin = twin
+        """The other side of the change: what is the same object there is not read or parsed again."""
         self.isolated = isolated
         """Whether a path belongs to the change alone."""
         kinds = (FileKind.REGULAR, FileKind.EXECUTABLE)
@@ -85,6 +91,7 @@ class Sources:
         self._data: dict[str, bytes] = {}
         self._parsed: dict[str, Source] = {}
         self._mentions: dict[str, tuple[str, ...]] = {}
+        self._properties: dict[str, tuple[str, ...]] | None = None
         packages = {p.rsplit("/", 1)[0] for p in self.paths if p.endswith("/__init__.py")}
         self._names = {path: _module_name(path, packages) for path in self.paths}
         self._by_name: dict[str, str] = {}
@@ -96,6 +103,9 @@ class Sources:
 
     def data(self, path: str) -> bytes:
         """Bytes of a file; empty when it is too large to be read."""
+        if path not in self._data and self._same(path):
+            assert self.twin is not None
+            self._data[path] = self.twin.data(path)
         if path not in self._data:
             try:
                 self._data[path] = self.tree.read(path)
@@ -106,8 +116,25 @@ class Sources:
     def parse(self, path: str) -> Source:
         """The file, parsed."""
         if path not in self._parsed:
-            self._parsed[path] = parse(path, self.data(path))
+            same = self.twin if self._same(path) else None
+            self._parsed[path] = same.parse(path) if same else parse(path, self.data(path))
         return self._parsed[path]
+
+    def _same(self, path: str) -> bool:
+        """Whether the other side has the same object at this path."""
+        return self.twin is not None and path in self.ids and self.twin.ids.get(path) == self.ids[path]
+
+    def properties(self) -> dict[str, tuple[str, ...]]:
+        """Name → files outside the isolated paths that define a property of that name."""
+        if self._properties is None:
+            found: dict[str, list[str]] = {}
+            for path in self.shared():
+                for match in _PROPERTY.finditer(data := self.data(path)) if b"property" in self.data(path) else ():
+                    definition = _DEFINITION.match(data, match.end())
+                    if definition:
+                        found.setdefault(definition[1].decode("utf-8", "surrogateescape"), []).append(path)
+            self._properties = {name: tuple(dict.fromkeys(paths)) for name, paths in found.items()}
+        return self._properties
 
     def mentions(self, name: str) -> tuple[str, ...]:
         """Files outside the isolated paths that hold `name` as a whole word, anywhere (also in text and comments)."""
@@ -125,6 +152,10 @@ class Sources:
     def module_name(self, path: str) -> str:
         """Dotted name of the module at this path."""
         return self._names.get(path) or path.removesuffix(".py").replace("/", ".")
+
+    def names(self) -> Iterable[str]:
+        """Dotted names of all modules."""
+        return self._by_name
 
     def module_path(self, name: str) -> str | None:
         """Path of the module with this dotted name, None when it is not in the tree."""

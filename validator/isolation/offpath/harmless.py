@@ -125,13 +125,10 @@ class Harmless:
         for decorator in node.decorator_list:
             plain = name_of(decorator.func if isinstance(decorator, ast.Call) else decorator)
             if plain.split(".")[-1] not in INERT_DECORATORS:
-                return [
-                    self._difference(
-                        decorator_place(node, decorator),
-                        at,
-                        f"the decorator `{plain or ast.unparse(decorator)}` runs when the module is imported and may register `{node.name}`",
-                    )
-                ]
+                what = (
+                    f"the decorator `{plain or ast.unparse(decorator)}` gets `{node.name}` when the module is imported"
+                )
+                return [self._difference(decorator_place(node, decorator), at, what)]
         if isinstance(node, ast.ClassDef):
             hook = self._subclass_hook(node)
             if hook:

@@ -181,17 +181,8 @@ class World:
     def _computed(self, name: str) -> bool:
         """Whether some class of the tree defines a property of this name that is not known to be free of effects."""
         if name not in self._properties:
-            pattern = re.compile(
-                rb"@[\w.]*property[^\n]*\n(?:[ \t]*[@#][^\n]*\n)*[ \t]*(?:async[ \t]+)?def[ \t]+"
-                + name.encode("utf-8", "replace")
-                + rb"\b"
-            )
-            self._properties[name] = any(
-                b"property" in (data := self.sources.data(p))
-                and pattern.search(data) is not None
-                and not self._plain_property(p, name)
-                for p in self.sources.mentions(name)
-            )
+            paths = self.sources.properties().get(name, ())
+            self._properties[name] = not all(self._plain_property(p, name) for p in paths)
         return self._properties[name]
 
     def _plain_property(self, path: str, name: str) -> bool:

@@ -1,0 +1,153 @@
+"""Everything the isolation proof knows about a change, worked out once and read by every rule."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from validator.change.model import ChangeStatus, FileChange
+from validator.globs import matches
+from validator.isolation.blast.radius import Radius, measure
+from validator.isolation.dispatch import Choice, choices
+from validator.isolation.offpath.equivalence import FileProof, prove
+from validator.isolation.offpath.switch import SwitchSpec
+from validator.isolation.paths import is_own, shared_files
+from validator.isolation.source import Sources
+from validator.isolation.switch_use import SwitchUse, switch_uses
+from validator.stage import StageContext
+
+__all__ = ["Analysis", "analyse"]
+
+_INERT = (".md", ".rst", ".txt", ".png", ".svg", ".jpg", ".gif", ".csv")
+"""Changed shared files of these kinds run nowhere."""
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """One change, read from its objects. Parts are worked out when a rule first asks."""
+
+    context: StageContext
+
+    @cached_property
+    def base(self) -> Sources:
+        """Python files of the old side."""
+        return Sources(self.context.change.merge_base_tree, self._isolated)
+
+    @cached_property
+    def head(self) -> Sources:
+        """Python files of the head."""
+        return Sources(self.context.change.head_tree, self._isolated, twin=self.base)
+
+    def _isolated(self, path: str) -> bool:
+        return is_own(self.context, path)
+
+    @cached_property
+    def switch(self) -> SwitchSpec | None:
+        """The switch, None when the manifest declares none."""
+        manifest = self.context.manifest
+        if manifest is None or manifest.switch is None:
+            return None
+        declared = manifest.switch
+        return SwitchSpec.parse(declared.kind.value, declared.name, declared.value, declared.default)
+
+    def is_test(self, path: str) -> bool:
+        """Tests run in no product: they may import what they test."""
+        return matches(path, self.context.policy.trusted.tests)
+
+    @cached_property
+    def own(self) -> frozenset[str]:
+        """Isolated Python files that are no tests."""
+        return frozenset(p for p in self.head.paths if self._isolated(p) and not self.is_test(p))
+
+    @cached_property
+    def shared(self) -> tuple[FileChange, ...]:
+        """Changed files that belong to everybody, without tests and without files that run nowhere."""
+        return tuple(
+            f for f in shared_files(self.context) if not self.is_test(f.path) and not f.path.lower().endswith(_INERT)
+        )
+
+    @cached_property
+    def pairs(self) -> tuple[tuple[str, str], ...]:
+        """(path at base, path at head) of changed shared Python files that both sides have."""
+        return tuple(
+            (f.old_path or f.path, f.path)
+            for f in self.shared
+            if f.path.endswith(".py")
+            and f.status is not ChangeStatus.DELETED
+            and (f.old_path or f.path) in self.base
+            and f.path in self.head
+        )
+
+    @cached_property
+    def added(self) -> tuple[str, ...]:
+        """Shared Python files that only the head has."""
+        known = {h for _, h in self.pairs}
+        return tuple(f.path for f in self.shared if f.path in self.head and f.path not in known)
+
+    @cached_property
+    def deleted(self) -> tuple[str, ...]:
+        """Shared Python files that the head no longer has."""
+        gone = ChangeStatus.DELETED
+        return tuple(f.path for f in self.shared if f.status is gone and f.path.endswith(".py"))
+
+    @cached_property
+    def other(self) -> tuple[FileChange, ...]:
+        """Changed shared files that are not Python."""
+        return tuple(f for f in self.shared if not f.path.endswith(".py"))
+
+    @cached_property
+    def proofs(self) -> tuple[FileProof, ...]:
+        """Off-path equivalence, a file each. Empty without a switch."""
+        return prove(self.base, self.head, self.switch, self.pairs) if self.switch else ()
+
+    @cached_property
+    def radius(self) -> Radius:
+        """How the isolated package and the rest are connected at the head."""
+        return measure(self.head)
+
+    @cached_property
+    def uses(self) -> tuple[SwitchUse, ...]:
+        """Where the switch is defined and read."""
+        return tuple(switch_uses(self.head, self.switch)) if self.switch else ()
+
+    @cached_property
+    def choices(self) -> tuple[Choice, ...]:
+        """Code that chooses the path per step."""
+        return choices(self.base, self.head, self.pairs, self.own)
+
+    def text(self, path: str, line: int) -> str:
+        """One line of the head, as written."""
+        return self.head.parse(path).text(line, line).strip()
+
+    def modules(self) -> Sequence[tuple[str, ast.Module]]:
+        """The isolated package's parsed files."""
+        return [(p, m) for p in sorted(self.own) if (m := self.head.parse(p).module) is not None]
+
+    @cached_property
+    def called(self) -> frozenset[str]:
+        """Names that the isolated package or changed shared code calls, and the entry points' own names."""
+        paths = [*self.own, *(h for _, h in self.pairs), *self.added]
+        trees = [m for p in paths if (m := self.head.parse(p).module) is not None]
+        calls = (n.func for m in trees for n in ast.walk(m) if isinstance(n, ast.Call))
+        names = {str(getattr(f, "attr", "") or getattr(f, "id", "")) for f in calls}
+        entries = self.context.manifest.isolation.entry_points if self.context.manifest else ()
+        return frozenset(names | {e.rpartition(":")[2].split(".")[-1] for e in entries})
+
+
+_LAST: list[tuple[tuple[str, ...], Analysis]] = []
+
+
+def analyse(context: StageContext) -> Analysis:
+    """The analysis of this change; the last one is kept, because every rule asks for it."""
+    manifest = context.manifest.model_dump_json() if context.manifest else ""
+    key = (
+        context.change.merge_base_tree.revision,
+        context.change.head_tree.revision,
+        manifest,
+        context.policy.model_dump_json(),
+    )
+    if not _LAST or _LAST[0][0] != key:
+        _LAST[:] = [(key, Analysis(context))]
+    return _LAST[0][1]

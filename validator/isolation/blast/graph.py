@@ -1,0 +1,129 @@
+"""The import graph of a tree, and who reaches a set of modules in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from validator.isolation.blast.imports import resolve_targets, scan
+from validator.isolation.source import Sources
+
+__all__ = ["ImportGraph", "Reach", "build", "cycles", "reach"]
+
+
+@dataclass(frozen=True, slots=True)
+class ImportGraph:
+    """Edges between the files of a tree, importer first. Implicit imports of parent packages are edges too."""
+
+    eager: dict[str, frozenset[str]]
+    """Named imports that run when the importer is loaded."""
+    lazy: dict[str, frozenset[str]]
+    """Named imports inside functions, classes and branches."""
+    parents: dict[str, tuple[str, ...]]
+    """`__init__.py` of the packages around a module: loading it loads them first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """Files outside a set that can reach it."""
+
+    at_import: frozenset[str]
+    """Loading these loads something of the set."""
+    at_call: frozenset[str]
+    """Only code in these that is called later can load something of the set."""
+
+
+def build(sources: Sources) -> ImportGraph:
+    """Read off the bytes of every file: a superset of the real graph (text in strings counts)."""
+    eager: dict[str, frozenset[str]] = {}
+    lazy: dict[str, frozenset[str]] = {}
+    for path in sources.paths:
+        now: set[str] = set()
+        later: set[str] = set()
+        for found in scan(sources.data(path)):
+            (now if found.eager else later).update(resolve_targets(sources, path, found))
+        eager[path], lazy[path] = frozenset(now), frozenset(later - now)
+    return ImportGraph(eager, lazy, {path: _packages(sources, path) for path in sources.paths})
+
+
+def _packages(sources: Sources, path: str) -> tuple[str, ...]:
+    folders = path.split("/")[:-1]
+    candidates = ("/".join([*folders[:i], "__init__.py"]) for i in range(1, len(folders) + 1))
+    return tuple(p for p in candidates if p in sources and p != path)
+
+
+def reach(graph: ImportGraph, targets: Iterable[str]) -> Reach:
+    """Who reaches the targets from outside them."""
+    inside = frozenset(targets)
+    now = _backwards(_reversed(graph, lazy=False), inside)
+    ever = _backwards(_reversed(graph, lazy=True), inside)
+    return Reach(now - inside, ever - now - inside)
+
+
+def _reversed(graph: ImportGraph, *, lazy: bool) -> dict[str, set[str]]:
+    importers: dict[str, set[str]] = {}
+    for path, targets in graph.eager.items():
+        named = targets | graph.lazy[path] if lazy else targets
+        for target in named:
+            importers.setdefault(target, set()).add(path)
+            for package in graph.parents.get(target, ()):
+                if package != path:
+                    importers.setdefault(package, set()).add(path)
+    return importers
+
+
+def _backwards(importers: dict[str, set[str]], start: frozenset[str]) -> frozenset[str]:
+    seen, todo = set(start), list(start)
+    while todo:
+        for importer in importers.get(todo.pop(), ()):
+            if importer not in seen:
+                seen.add(importer)
+                todo.append(importer)
+    return frozenset(seen)
+
+
+def cycles(graph: ImportGraph, within: frozenset[str]) -> tuple[tuple[str, ...], ...]:
+    """Groups of files that load each other at import time and hold one of these; named imports only."""
+    groups = (group for group in _components(graph.eager) if len(group) > 1 and within & set(group))
+    return tuple(sorted(tuple(sorted(group)) for group in groups))
+
+
+def _components(edges: dict[str, frozenset[str]]) -> list[list[str]]:
+    """Strongly connected components (Tarjan, without recursion)."""
+    index: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    on_stack: set[str] = set()
+    result: list[list[str]] = []
+    for root in edges:
+        if root in index:
+            continue
+        work = [(root, iter(sorted(edges.get(root, ()))))]
+        index[root] = low[root] = len(index)
+        stack.append(root)
+        on_stack.add(root)
+        while work:
+            node, successors = work[-1]
+            for successor in successors:
+                if successor not in index:
+                    index[successor] = low[successor] = len(index)
+                    stack.append(successor)
+                    on_stack.add(successor)
+                    work.append((successor, iter(sorted(edges.get(successor, ())))))
+                    break
+                if successor in on_stack:
+                    low[node] = min(low[node], index[successor])
+            else:
+                work.pop()
+                if work:
+                    low[work[-1][0]] = min(low[work[-1][0]], low[node])
+                if low[node] == index[node]:
+                    group = []
+                    while True:
+                        member = stack.pop()
+                        on_stack.discard(member)
+                        group.append(member)
+                        if member == node:
+                            break
+                    result.append(group)
+    return result

@@ -1,0 +1,228 @@
+"""Blast radius: who can reach the isolated package, and what it reaches and changes outside itself."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from validator.change.model import MissingFile, Tree
+from validator.isolation.blast.graph import ImportGraph, Reach, build, cycles, reach
+from validator.isolation.blast.imports import Import, imports_of
+from validator.isolation.offpath.constants import name_of
+from validator.isolation.source import Sources
+
+__all__ = ["Patch", "PrivateUse", "Radius", "measure"]
+
+
+@dataclass(frozen=True, slots=True)
+class PrivateUse:
+    """A private name of somebody else that the isolated package uses."""
+
+    path: str
+    line: int
+    name: str
+    """Dotted."""
+    pin: str
+    """The requirement that fixes its version, as written; empty for the project's own code or where nothing does."""
+    third_party: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """A store from the isolated package into something outside it."""
+
+    path: str
+    line: int
+    target: str
+    at_import: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Radius:
+    """Everything that connects the isolated package with the rest of the tree."""
+
+    files: int
+    """Python files of the tree."""
+    isolated: tuple[str, ...]
+    inward: tuple[Import, ...]
+    """Imports of something isolated by files outside."""
+    reach: Reach
+    outward: tuple[str, ...]
+    """Dotted modules outside that the isolated package imports."""
+    private: tuple[PrivateUse, ...]
+    patches: tuple[Patch, ...]
+    cycles: tuple[tuple[str, ...], ...]
+
+
+_GRAPHS: dict[str, ImportGraph] = {}
+
+
+def graph_of(sources: Sources) -> ImportGraph:
+    """The tree's import graph, kept by tree id."""
+    key = sources.tree.revision
+    if key not in _GRAPHS:
+        if len(_GRAPHS) >= 4:
+            _GRAPHS.clear()
+        _GRAPHS[key] = build(sources)
+    return _GRAPHS[key]
+
+
+def measure(sources: Sources) -> Radius:
+    """Measure the head's tree."""
+    isolated = tuple(p for p in sources.paths if sources.isolated(p))
+    graph = graph_of(sources)
+    inside = frozenset(isolated)
+    near = sorted(p for p in graph.eager if p not in inside and (graph.eager[p] | graph.lazy[p]) & inside)
+    inward = tuple(i for p in near for i in imports_of(sources, p) if target_path(sources, i) in inside)
+    outward: dict[str, None] = {}
+    private: list[PrivateUse] = []
+    patches: list[Patch] = []
+    pins = _pins(sources.tree)
+    for path in isolated:
+        outside = [i for i in imports_of(sources, path) if target_path(sources, i) not in inside]
+        outward |= dict.fromkeys(i.module for i in outside)
+        private += _private(sources, path, outside, pins)
+        patches += _patches(sources, path, outside)
+    return Radius(
+        len(sources.paths),
+        isolated,
+        inward,
+        reach(graph, inside),
+        tuple(sorted(outward)),
+        tuple(private),
+        tuple(patches),
+        cycles(graph, inside),
+    )
+
+
+def target_path(sources: Sources, found: Import) -> str | None:
+    """File that an import loads: the submodule where the name is one."""
+    submodule = sources.module_path(f"{found.module}.{found.name}") if found.name else None
+    return submodule or sources.module_path(found.module)
+
+
+# What it uses ---------------------------------------------------------------------------------------------------
+
+
+def _private(sources: Sources, path: str, outside: Sequence[Import], pins: dict[str, str]) -> Iterator[PrivateUse]:
+    """Names with one leading underscore, imported or read off an imported module."""
+    bound = {i.bound: f"{i.module}.{i.name}" if i.name else i.bound for i in outside}
+    seen: set[str] = set()
+
+    def made(line: int, dotted: str) -> Iterator[PrivateUse]:
+        if dotted in seen or not any(_is_private(part) for part in dotted.split(".")):
+            return
+        seen.add(dotted)
+        top = dotted.split(".")[0]
+        ours = any(name == top or name.startswith(f"{top}.") for name in sources.names())
+        third = not ours and top not in sys.stdlib_module_names
+        yield PrivateUse(path, line, dotted, pins.get(_canonical(top), "") if third else "", third)
+
+    for found in outside:
+        yield from made(found.line, f"{found.module}.{found.name}" if found.name else found.module)
+    module = sources.parse(path).module
+    for node in ast.walk(module) if module else ():
+        if isinstance(node, ast.Attribute) and _is_private(node.attr):
+            first, _, rest = name_of(node).partition(".")
+            if first in bound:
+                yield from made(node.lineno, f"{bound[first]}.{rest}")
+
+
+def _is_private(name: str) -> bool:
+    return name.startswith("_") and not (name.startswith("__") and name.endswith("__"))
+
+
+def _canonical(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+_REQUIREMENT = re.compile(r"""^[\s"']*([A-Za-z0-9][\w.-]*)\s*(?:\[[^\]]*\])?\s*([<>=!~][^"'#;\n]*)?""")
+
+
+def _pins(tree: Tree) -> dict[str, str]:
+    """Canonical distribution name → requirement as written, from the project's metadata and requirements files."""
+    found: dict[str, str] = {}
+    for entry in tree.list(""):
+        name = entry.path.rsplit("/", 1)[-1]
+        if name == "pyproject.toml" or (name.startswith("requirements") and name.endswith((".txt", ".in"))):
+            try:
+                text = tree.read(entry.path).decode("utf-8", "replace")
+            except MissingFile:
+                continue
+            for line in re.split(r"[\n,]|\[(?=\s*[\"'])", text):
+                match = _REQUIREMENT.match(line)
+                if match and match[2]:
+                    found.setdefault(_canonical(match[1]), f"{match[1]}{match[2].strip()}")
+    return found
+
+
+# What it changes ------------------------------------------------------------------------------------------------
+
+
+def _patches(sources: Sources, path: str, outside: Sequence[Import]) -> Iterator[Patch]:
+    """Stores into objects that come from outside: monkeypatches, tables of others, the process's environment."""
+    module = sources.parse(path).module
+    if module is None:
+        return
+    names = {i.bound for i in outside}
+    inside_functions = {
+        id(n)
+        for f in ast.walk(module)
+        if isinstance(f, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        for n in ast.walk(f)
+        if n is not f
+    }
+    for node in ast.walk(module):
+        target = _foreign_target(node, names)
+        if target:
+            yield Patch(path, node.lineno, target, id(node) not in inside_functions)  # type: ignore[attr-defined]
+
+
+_CHANGERS = frozenset(
+    {
+        "setdefault",
+        "update",
+        "append",
+        "insert",
+        "extend",
+        "add",
+        "pop",
+        "remove",
+        "clear",
+        "register",
+        "putenv",
+        "unsetenv",
+    }
+)
+
+
+def _foreign_target(node: ast.AST, names: set[str]) -> str:
+    """What a store, `setattr` or changing method reaches, when it belongs to an imported name; empty: nothing."""
+    targets: list[ast.expr] = []
+    if isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store | ast.Del):
+        targets = [node]
+    elif isinstance(node, ast.Call):
+        called = name_of(node.func)
+        if called in ("setattr", "delattr") and node.args:
+            targets = [node.args[0]]
+        elif called.startswith("os.") and called.split(".")[-1] in ("putenv", "unsetenv"):
+            return called
+        elif isinstance(node.func, ast.Attribute) and node.func.attr in _CHANGERS:
+            owner = name_of(node.func.value)
+            if owner == "os.environ" or _constant_like(owner.split(".")[-1]):
+                targets = [node.func.value]
+    for target in targets:
+        root: ast.expr = target
+        while isinstance(root, ast.Attribute | ast.Subscript):
+            root = root.value
+        if isinstance(root, ast.Name) and root.id in names:
+            return ast.unparse(target)[:120]
+    return ""
+
+
+def _constant_like(name: str) -> bool:
+    """A module-level table by its looks: `REGISTRY`, `_MODELS`."""
+    return name.isupper() and len(name) > 1

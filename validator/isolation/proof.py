@@ -1,0 +1,204 @@
+"""Isolation as a proof: with the switch off, nothing changed. `run(context)` is the stage.
+
+One obligation for each changed shared file, one for each thing that may be found by name, and one for each promise
+about the package as a whole.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from validator.checks import Check, Goal, settle
+from validator.isolation.analysis import Analysis, analyse
+from validator.isolation.offpath.equivalence import FileProof
+from validator.isolation.rules.proof import DISCOVERY, EFFECTS, ENTRIES, OFF_PATH, RADIUS, SCOPE, STEP, SWITCH
+from validator.rule import Rule
+from validator.stage import StageContext
+from validator.verdict.model import Evidence, Finding, Obligation, StageResult, Status, Strength
+
+__all__ = ["run"]
+
+_NOT_SHOWN = (
+    "what C extensions, `__getattr__` and other dynamic lookups do",
+    "that attributes which only the head stores are not looked up by packages outside the tree",
+    "exceptions that an evaluated and dropped condition may raise",
+)
+
+
+@dataclass(frozen=True)
+class _Only:
+    """A rule, narrowed to some of its findings."""
+
+    whole: Check
+    keep: Callable[[Finding], bool]
+
+    @property
+    def RULE(self) -> Rule:
+        """The rule itself."""
+        return self.whole.RULE
+
+    @property
+    def check(self) -> Callable[[StageContext], Iterable[Finding]]:
+        """Its findings, as far as they are meant."""
+        return lambda context: filter(self.keep, self.whole.check(context))
+
+
+def run(context: StageContext) -> StageResult:
+    """Settle every isolation obligation of the change. Nothing of the judged repository is imported or run."""
+    analysis = analyse(context)
+    context.progress(
+        f"isolation: {len(analysis.head.paths):,} Python files, {len(analysis.shared)} shared files changed"
+    )
+    parts = [_off_path(context, analysis), _discovery(context), settle(context, _goals(analysis))]
+    return StageResult(
+        tuple(o for p in parts for o in p.obligations),
+        tuple(e for p in parts for e in p.evidence),
+        tuple(f for p in parts for f in p.findings),
+    )
+
+
+# With the switch off --------------------------------------------------------------------------------------------
+
+
+def _off_path(context: StageContext, analysis: Analysis) -> StageResult:
+    """An obligation a changed shared file."""
+    proofs = {p.path: p for p in analysis.proofs}
+    pairs = [new for _, new in analysis.pairs]
+    files = sorted({*pairs, *analysis.deleted, *(f.path for f in analysis.other), *_unparsed(analysis)})
+    goals = [
+        Goal(
+            f"isolation/off-path/{path}",
+            f"With the switch off, {path} does what it did before.",
+            [_Only(check, _on(path)) for check in OFF_PATH],
+            lambda _, path=path: _figures(proofs.get(path)),  # type: ignore[misc]  # one goal, one path
+            not_covered=_NOT_SHOWN,
+        )
+        for path in files
+    ]
+    if not goals:
+        return _nothing("isolation/off-path", "With the switch off, shared code does what it did before.",
+                        "the change touches no shared code")  # fmt: skip
+    result = settle(context, goals)
+    evidence = tuple(_with_facts(e, proofs.get(e.id.removeprefix("isolation/off-path/"))) for e in result.evidence)
+    return replace(result, evidence=evidence)
+
+
+def _unparsed(analysis: Analysis) -> Iterator[str]:
+    return (p for p in analysis.own if analysis.head.parse(p).module is None)
+
+
+def _on(path: str) -> Callable[[Finding], bool]:
+    return lambda found: found.where.path == path
+
+
+def _figures(proof: FileProof | None) -> Mapping[str, int]:
+    if proof is None:
+        return {"ways of being off": 0}
+    kinds = Counter(f"harmless: {item.kind.value.replace('-', ' ')}" for item in proof.residue)
+    decided = [s for s in proof.differences if not s.difference.undecided]
+    return {"ways of being off": len(proof.ways), "differences": len(decided), **dict(sorted(kinds.items()))}
+
+
+def _with_facts(evidence: Evidence, proof: FileProof | None) -> Evidence:
+    """The facts that the proof rests on, as assumptions that a person can check."""
+    facts = tuple(f"with the switch off {fact.text}: {fact.rests_on}" for fact in proof.facts) if proof else ()
+    return replace(evidence, kind="off-path-equivalence", assumptions=facts)
+
+
+def _nothing(name: str, statement: str, reason: str) -> StageResult:
+    obligation = Obligation(name, statement, Status.NOT_APPLICABLE, reason, strength=Strength.SOURCE)
+    return StageResult((obligation,))
+
+
+# Discovery ------------------------------------------------------------------------------------------------------
+
+
+def _discovery(context: StageContext) -> StageResult:
+    """An obligation for each thing that may be found by name; none when there is nothing."""
+    goals = [
+        Goal(
+            f"isolation/discovery/{found.id.rsplit(':', 1)[-1]}",
+            f"With the switch off, nothing picks up what {found.where.path} adds at line {found.where.line}.",
+            [_Only(DISCOVERY, lambda other, id=found.id: other.id == id)],  # type: ignore[misc]  # one goal, one finding
+            lambda _: {"lookups by name": 1},
+            not_covered=("which run-time types reach the lookup",),
+        )
+        for found in {f.id: f for f in DISCOVERY.check(context)}.values()
+    ]
+    return settle(context, goals)
+
+
+# The package as a whole -----------------------------------------------------------------------------------------
+
+
+def _goals(analysis: Analysis) -> Sequence[Goal]:
+    def blocked(context: StageContext) -> str:
+        return "" if context.manifest else "no readable manifest says which paths are the change's own"
+
+    def switchless(context: StageContext) -> str:
+        return blocked(context) or ("" if analysis.switch else "the manifest names no switch")
+
+    return (
+        Goal(
+            "isolation/blast-radius",
+            "Nothing outside loads the isolated package unless the switch is on, and no import cycle runs through it.",
+            RADIUS,
+            lambda _: _radius(analysis),
+            blocked,
+            ("imports by a computed name",),
+        ),
+        Goal(
+            "isolation/entry-points",
+            "Code outside reaches the isolated package through the declared entry points only.",
+            ENTRIES,
+            lambda _: {"imports from outside": len(analysis.radius.inward)},
+            blocked,
+        ),
+        Goal(
+            "isolation/no-outside-effects",
+            "Loading and running the isolated package changes nothing outside itself.",
+            EFFECTS,
+            lambda _: {
+                "isolated modules": len(analysis.own),
+                "modules it imports": len(analysis.radius.outward),
+                "private names it uses": len(analysis.radius.private),
+            },
+            blocked,
+            ("stores through objects that it is handed, other than to methods that the tree defines",),
+        ),
+        Goal(
+            "isolation/switch",
+            "The declared switch is off by default, for everybody, and is what the code reads.",
+            SWITCH,
+            lambda _: {"uses of the switch": len(analysis.uses)},
+            switchless,
+        ),
+        Goal(
+            "isolation/dispatch",
+            "The choice of the path reads only host state that all ranks share.",
+            STEP,
+            lambda _: {"conditions and functions": len(analysis.choices)},
+            blocked,
+        ),
+        Goal(
+            "isolation/declared-scope",
+            "The code refuses what the manifest does not name.",
+            SCOPE,
+            lambda _: {"isolated modules": len(analysis.own)},
+            blocked,
+            ("refusals that are spelled in ways this program does not read",),
+        ),
+    )  # fmt: skip
+
+
+def _radius(analysis: Analysis) -> Mapping[str, int]:
+    radius = analysis.radius
+    return {
+        "Python files": radius.files,
+        "isolated": len(radius.isolated),
+        "imports from outside": len(radius.inward),
+        "files that reach it at import time": len(radius.reach.at_import),
+        "files that reach it at call time": len(radius.reach.at_call),
+    }

@@ -1,0 +1,34 @@
+"""The rules of the isolation proof, in the order of the report."""
+
+from __future__ import annotations
+
+from validator.checks import Check
+from validator.isolation.rules import (
+    default_path_changed,
+    dispatch_hazard,
+    found_by_name,
+    import_cycle,
+    import_side_effect,
+    leak,
+    monkeypatch,
+    not_evaluated,
+    private_name,
+    residue,
+    switch_at_import,
+    switch_not_off,
+    switch_not_read,
+    undeclared_entry,
+    wider_than_declared,
+)
+
+__all__ = ["DISCOVERY", "EFFECTS", "ENTRIES", "OFF_PATH", "PROOF_RULES", "RADIUS", "SCOPE", "STEP", "SWITCH"]
+
+OFF_PATH: tuple[Check, ...] = (default_path_changed, not_evaluated, residue)
+DISCOVERY: Check = found_by_name
+RADIUS: tuple[Check, ...] = (leak, import_cycle)
+ENTRIES: tuple[Check, ...] = (undeclared_entry,)
+EFFECTS: tuple[Check, ...] = (import_side_effect, monkeypatch, private_name)
+SWITCH: tuple[Check, ...] = (switch_not_off, switch_at_import, switch_not_read)
+STEP: tuple[Check, ...] = (dispatch_hazard,)
+SCOPE: tuple[Check, ...] = (wider_than_declared,)
+PROOF_RULES: tuple[Check, ...] = (*OFF_PATH, DISCOVERY, *RADIUS, *ENTRIES, *EFFECTS, *SWITCH, *STEP, *SCOPE)
