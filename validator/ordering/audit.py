@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from validator.manifest.contract import KernelContract, Role
@@ -70,12 +70,17 @@ def status_of(findings: Iterable[Finding]) -> Status:
 
 
 def assemble(
-    kernels: Iterable[KernelAudit], skipped: Iterable[Skipped] = (), findings: Iterable[Finding] = ()
+    kernels: Iterable[KernelAudit],
+    skipped: Iterable[Skipped] = (),
+    findings: Iterable[Finding] = (),
+    tools: Mapping[str, str] | None = None,
 ) -> Audit:
     """Everything of one run, sorted, with findings over the whole set."""
     ordered = tuple(sorted(kernels, key=lambda k: (k.artifact, k.name, k.arch, k.isa, k.digest)))
     over_all = (*findings, *grouped_findings(ordered))
-    return Audit(ordered, tuple(sorted(skipped, key=lambda s: (s.artifact, s.reason))), _sorted(over_all))
+    return Audit(
+        ordered, tuple(sorted(skipped, key=lambda s: (s.artifact, s.reason))), _sorted(over_all), dict(tools or {})
+    )
 
 
 def grouped_findings(kernels: Sequence[KernelAudit]) -> tuple[Finding, ...]:
@@ -131,7 +136,7 @@ def _rows(items: Sequence[tuple[Touch, Judgement]], facts: Facts) -> tuple[Acces
     rows: list[AccessRow] = []
     for members in groups.values():
         touch, judgement = members[0]
-        refs = {t.ref for t in touch.targets if t.ref is not None}
+        refs = {t.ref for t in touch.targets}
         params: tuple[ParamRef, ...] = tuple(sorted(refs, key=lambda r: (r.index, r.offset, repr(r.chain))))
         indices = sorted({t.index for t, _ in members})
         rows.append(
@@ -145,7 +150,7 @@ def _rows(items: Sequence[tuple[Touch, Judgement]], facts: Facts) -> tuple[Acces
                 instruction=touch.event.opcode,
                 lines=tuple(facts.program.line(i) for i in indices),
                 noncoherent=touch.event.noncoherent,
-                reason=judgement.reason if params or not touch.targets else f"{touch.label}: {judgement.reason}",
+                reason=judgement.reason,
             )
         )
     return tuple(sorted(rows, key=lambda r: ([(p.index, p.offset, p.name) for p in r.params], r.access, r.instruction)))

@@ -151,8 +151,7 @@ class Barriers:
                 bad |= unwaited[e.index]
                 reached |= mask
             candidates = reached & ~bad & everyone
-        candidates = self._existing(candidates, event)
-        return candidates
+        return self._existing(candidates, event)
 
     def _existing(self, candidates: int, event: Event) -> int:
         """Of the candidates those that every block has, or surely has by what the kernel says of its size."""

@@ -203,7 +203,7 @@ class Flow:
         """Definitions of `register` that reach instruction `index`, sorted; empty when it is never set.
 
         `guard` is the predicate of the instruction that reads: a definition under the same predicate hides what stands
-        before it, and one under the opposite predicate never reaches, as long as the predicate itself is not set between.
+        before it, one under the opposite predicate never reaches, as long as the predicate is not set between.
         """
         places = self.sites.get(register)
         if places is None:

@@ -52,8 +52,8 @@ def grouped(early: Iterable[Early]) -> list[list[Early]]:
 
 def role_line(touch: Touch) -> str:
     """The line to add to the contract for an undeclared argument."""
-    names = sorted({t.name for t in touch.targets if t.role is None and t.ref is not None})
-    deep = any(t.ref is not None and t.ref.chain for t in touch.targets)
+    names = sorted({t.name for t in touch.targets if t.role is None})
+    deep = any(t.ref.chain for t in touch.targets)
     key = "points_to" if deep else "role"
     return "; ".join(f'{name}: {key} = "…"' for name in names)
 
@@ -70,9 +70,7 @@ def early_findings(rule: Rule, facts: Facts, word: str, verb: str) -> list[Findi
     for group in grouped(e for e in facts.early if e.touch.word == word and not e.judgement.allowed):
         declared = [e for e in group if e.judgement.severity is Severity.ERROR]
         doubtful = [e for e in group if e.judgement.severity is Severity.UNPROVEN and _is_a_guess(e)]
-        for items in (declared, doubtful):
-            if items:
-                result.append(_early(rule, facts, items, verb))
+        result += [_early(rule, facts, items, verb) for items in (declared, doubtful) if items]
     return result
 
 

@@ -23,9 +23,8 @@ class Declared:
     """One possible target of an access, as the contract describes it."""
 
     label: str
-    """How reports call it: "x", "loaded from tables+8, then dereferenced", "module variable counter"."""
-    ref: ParamRef | None
-    """None for what is not behind a parameter."""
+    """How reports call it: "x", "tables: pointer loaded from tables+8, then dereferenced"."""
+    ref: ParamRef
     role: Role | None
     guarded_by: str | None = None
     alias_of: str | None = None
@@ -33,7 +32,7 @@ class Declared:
 
     @property
     def name(self) -> str:
-        return self.ref.name if self.ref is not None else self.label
+        return self.ref.name
 
     @property
     def memory(self) -> str:
@@ -66,7 +65,7 @@ class Touch:
 
     @property
     def level(self) -> int:
-        return max((1 + len(t.ref.chain) for t in self.targets if t.ref is not None), default=1)
+        return max((1 + len(t.ref.chain) for t in self.targets), default=1)
 
     @property
     def label(self) -> str:
@@ -136,19 +135,21 @@ class Declarations:
             return f"{base}.{field.name}"
         return f"{base}+{inner}" if inner else base
 
-    def declare(self, source: Source, tensormap: bool = False) -> Declared:
-        """What a source means under this contract."""
+    def declare(self, source: Source, tensormap: bool = False) -> Declared | str:
+        """What a source means under this contract; why it cannot have a role when no argument leads to it."""
         kind = source.root[0]
+        if source.is_unresolved:
+            return str(source.root[1])
         if kind in ("param", "block"):
             place = self.parameter(int(source.root[1]) + (source.offset if kind == "block" else 0))
             if place is not None:
                 return self._parameter(*place, source, tensormap)
         if kind == "symbol":
             space, name = str(source.root[1]), str(source.root[2])
-            what = "constant bank" if space == Space.CONST else "module variable"
-            label = f"{what} {name}" + ("" if not source.chain else ", then dereferenced")
-            return Declared(label, None, None, ambiguous=source.ambiguous)
-        return Declared("memory outside the parameters", None, None, ambiguous=source.ambiguous)
+            what = "constant variable" if space == Space.CONST else "module variable"
+            through = "through a pointer in " if source.chain else ""
+            return f"{through}{what} {name}, which no argument leads to"
+        return "memory outside the parameters"
 
     def _parameter(self, parameter: Parameter, inner: int, source: Source, tensormap: bool) -> Declared:
         argument, field = self.argument(parameter), self.field(parameter, inner)
@@ -220,9 +221,9 @@ def touches(program: Program, declarations: Declarations, provenance: Provenance
             sources = _global_sources(event, access, provenance)
             if sources is None:
                 continue
-            reasons = sorted({str(s.root[1]) for s in sources if s.is_unresolved})
-            targets = {declarations.declare(s, access.tensormap) for s in sources if not s.is_unresolved}
-            reason = "; ".join(reasons)
+            meant = [declarations.declare(s, access.tensormap) for s in sources]
+            targets = {t for t in meant if isinstance(t, Declared)}
+            reason = "; ".join(sorted({t for t in meant if isinstance(t, str)}))
             if not targets and not reason:
                 reason = "the address is computed from no parameter"
             ordered = tuple(sorted(targets, key=lambda t: (t.label, repr(t.ref))))

@@ -187,7 +187,7 @@ class Op(IntEnum):
     ATOMIC = auto()
     """Old value returned by the atomic at this instruction."""
     SHUFFLE = auto()
-    """args = (value, source lane …): warp-uniform when the source lane is a constant; attr = mode ("idx", …) or None."""
+    """args = (value, source lane …): warp-uniform if the source lane is a constant; attr = mode ("idx", …) or None."""
     VOTE = auto()
     """args = (predicate,): warp-uniform; attr in all any ballot uni."""
     ELECT = auto()
@@ -351,23 +351,46 @@ class Parameter:
 
 
 class Program(Protocol):
-    """One kernel."""
+    """One kernel. Everything is read-only here; a front end may compute it when it is first asked for."""
 
-    isa: Isa
-    name: str
-    """Mangled."""
-    arch: str
-    """`sm_90a`, …"""
-    parameters: Sequence[Parameter]
-    blocks: Sequence[Block]
-    """blocks[0] is the entry. Unreachable blocks may be present."""
-    events: Sequence[Event]
-    """In text order."""
-    block_size: tuple[int, int, int] | None
-    """.reqntid or EIATTR_REQNTID, when the binary fixes it."""
-    max_block_size: int | None
-    unknown: Mapping[str, int]
-    """Opcodes the front end does not know → count; each occurrence that may matter is also an UNKNOWN event."""
+    @property
+    def isa(self) -> Isa: ...
+
+    @property
+    def name(self) -> str:
+        """Mangled."""
+        ...
+
+    @property
+    def arch(self) -> str:
+        """`sm_90a`, …"""
+        ...
+
+    @property
+    def parameters(self) -> Sequence[Parameter]: ...
+
+    @property
+    def blocks(self) -> Sequence[Block]:
+        """blocks[0] is the entry. Unreachable blocks may be present."""
+        ...
+
+    @property
+    def events(self) -> Sequence[Event]:
+        """In text order."""
+        ...
+
+    @property
+    def block_size(self) -> tuple[int, int, int] | None:
+        """.reqntid or EIATTR_REQNTID, when the binary fixes it."""
+        ...
+
+    @property
+    def max_block_size(self) -> int | None: ...
+
+    @property
+    def unknown(self) -> Mapping[str, int]:
+        """Opcodes the front end does not know → count; each occurrence that may matter is also an UNKNOWN event."""
+        ...
 
     def definitions(self, index: int) -> Iterable[Reg]:
         """Registers that instruction `index` writes (guarded writes too)."""

@@ -239,7 +239,9 @@ def _early(
         return None
     names = ", ".join(chain[n].name for n in sorted(opened)) or "nothing"
     verb = "writes" if row.access in ("read", "async-copy") else "touches"
-    return _Verdict(True, f"step '{step.name}': of what may still run ({names}) nothing {verb} '{buffer}'", (), step.name)
+    return _Verdict(
+        True, f"step '{step.name}': of what may still run ({names}) nothing {verb} '{buffer}'", (), step.name
+    )
 
 
 def _late(step: Step, chain: Sequence[_Launch], launch: _Launch, after: dict[int, str]) -> list[Finding]:
@@ -262,7 +264,7 @@ def _late(step: Step, chain: Sequence[_Launch], launch: _Launch, after: dict[int
                 result[(row.access, str(name))] = Finding(
                     rule=rule.id,
                     severity=Severity.ERROR,
-                    message=f"'{name}' is touched behind the wait, but in step '{step.name}' {other.name} may still use it",
+                    message=f"'{name}' is touched behind the wait, but {other.name} of step '{step.name}' may still use it",
                     where=_where(audit, row),
                     why="the wait covers the launch before; that one never waited, so what ran before it stays open",
                     fix=f"make every path of {chain[launch.number - 1].name} execute griddepcontrol.wait",
@@ -274,9 +276,7 @@ def _late(step: Step, chain: Sequence[_Launch], launch: _Launch, after: dict[int
 
 def _where(audit: KernelAudit, row: AccessRow) -> Location:
     line = row.lines[0] if row.lines else None
-    return Location(
-        audit.artifact, line=line.text if line else None, pc=line.pc if line else None, kernel=audit.name
-    )
+    return Location(audit.artifact, line=line.text if line else None, pc=line.pc if line else None, kernel=audit.name)
 
 
 def _rewritten(audit: KernelAudit, said: dict[_Key, list[_Verdict]], behind: Iterable[Finding]) -> KernelAudit:

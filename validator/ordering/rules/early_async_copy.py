@@ -1,4 +1,4 @@
-"""An asynchronous copy (cp.async, bulk or tensor) of memory that an earlier kernel may still write, issued before the wait.
+"""An asynchronous copy (cp.async, bulk, tensor) before the wait, of memory that an earlier kernel may still write.
 
 The copy reads global memory from the moment it is issued. Waiting for the copy after the grid wait does not help:
 the bytes were taken before.

@@ -5,7 +5,8 @@ before, whether or not its producer triggers. Common causes: the wait was never 
 gate compiled it out (the source looks right, the binary has none).
 
 Bad:  launched with PDL, `out[i] = act[i] * 2;` and no wait.
-Good: `cudaGridDependencySynchronize(); out[i] = act[i] * 2;`, or an ordinary launch declared as `launch = { pdl = false }`.
+Good: `cudaGridDependencySynchronize(); out[i] = act[i] * 2;`
+Good: an ordinary launch, declared as `launch = { pdl = false }`.
 
 Without a contract that says how the kernel is launched, a kernel with neither wait nor trigger is `unproven`: it is
 right only when it is launched without PDL.
@@ -22,9 +23,12 @@ from validator.ordering.findings import finding
 from validator.rule import Rule
 from validator.verdict.model import Finding, Severity
 
-__all__ = ["RULE", "check"]
+__all__ = ["DECLARE_LAUNCH", "LAUNCH_UNKNOWN", "RULE", "check"]
 
 RULE = Rule("order/no-wait", "the kernel never waits for its predecessor", Severity.ERROR)
+
+LAUNCH_UNKNOWN = "the kernel neither waits nor triggers: it is right only when launched without PDL"
+DECLARE_LAUNCH = "declare `launch = { pdl = false }` (or true) for this kernel in the contract"
 
 
 def check(facts: Facts) -> Iterable[Finding]:
@@ -36,10 +40,10 @@ def check(facts: Facts) -> Iterable[Finding]:
             RULE,
             facts,
             [],
-            "the kernel neither waits nor triggers: it is right only when launched without PDL",
+            LAUNCH_UNKNOWN,
             identity=("launch",),
             why="nothing says how it is launched",
-            fix="declare `launch = { pdl = false }` (or true) for this kernel in the contract",
+            fix=DECLARE_LAUNCH,
             severity=Severity.UNPROVEN,
         )
         return

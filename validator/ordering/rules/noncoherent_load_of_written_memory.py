@@ -43,7 +43,8 @@ def check(facts: Facts) -> Iterable[Finding]:
             RULE,
             facts,
             [t.index for t in items],
-            f"{items[0].label} is read by {items[0].event.opcode} and written by this kernel at {facts.at(stores[0].index)}",
+            f"{items[0].label} is read by {items[0].event.opcode} and written by this kernel "
+            f"at {facts.at(stores[0].index)}",
             identity=(name,),
             why="a non-coherent load may return old data and may be moved above the store and any barrier",
             fix="load it with plain ld.global: drop `const __restrict__` or `__ldg` on it",

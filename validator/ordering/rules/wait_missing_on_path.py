@@ -61,9 +61,16 @@ def _cause(facts: Facts, early: Early) -> str:
         only = describe(waiting, everyone)
         verb = "waits" if waiting.bit_count() == 1 else "wait"
         return f"only {only} {verb}, {describe(early.threads, everyone)} have no wait before they touch memory"
-    after = facts.flow.reachable(facts.flow.block_of(e.index) for e in facts.waits)
     block = facts.flow.block_of(early.touch.index)
+    after = facts.flow.reachable(facts.flow.block_of(e.index) for e in facts.waits)
+    later = facts.flow.reachable((block,))
+    comes = [facts.flow.block_of(w.index) for w in facts.waits]
     behind = block in after and any(
-        facts.flow.block_of(w.index) != block or w.index < early.touch.index for w in facts.waits
+        b != block or w.index < early.touch.index for b, w in zip(comes, facts.waits, strict=True)
     )
-    return "a path around the wait reaches memory" if behind else ""
+    ahead = any(
+        b in later and (b != block or w.index > early.touch.index) for b, w in zip(comes, facts.waits, strict=True)
+    )
+    if behind:
+        return "a path around the wait reaches memory"
+    return "" if ahead else "a path that never waits touches memory"
