@@ -24,7 +24,7 @@ def names(program: PtxProgram, index: int) -> list[str]:
 def test_several_statements_a_line_and_comments_anywhere(kernel: Kernel) -> None:
     program = kernel(
         "mov.u32 %r1, /* one; { */ 1; mov.u32 %r2, // two;\n 2; { add.s32\t%r3,%r1,%r2; } ;\n"
-        ".pragma \"nounroll; } // {\";\n// begin inline asm\nbar.sync 0;"
+        '.pragma "nounroll; } // {";\n// begin inline asm\nbar.sync 0;'
     )
     assert [program.text(i) for i in range(5)] == [
         "mov.u32 %r1, 1;",
@@ -151,7 +151,9 @@ ret;
 
 
 def test_unknown_statements_become_events(kernel: Kernel) -> None:
-    program = kernel("frobnicate.global.b32 %r1, [%rd1];\n.novelty 3;\nld.remote.b32 %r2, [%rd2];\nmbarrier.juggle [%r3];")
+    program = kernel(
+        "frobnicate.global.b32 %r1, [%rd1];\n.novelty 3;\nld.remote.b32 %r2, [%rd2];\nmbarrier.juggle [%r3];"
+    )
     unknown = [e for e in program.events if e.kind is EventKind.UNKNOWN]
     assert [e.opcode for e in unknown] == ["frobnicate.global.b32", ".novelty", "ld.remote.b32", "mbarrier.juggle"]
     assert all(e.name for e in unknown)

@@ -135,9 +135,7 @@ ld.param.b64 %rd11, [retval0+8]; }
 """,
         before=callee,
     )
-    found = {
-        r.name: program.operation(i, r) for i in range(program.blocks[-1].stop) for r in program.definitions(i)
-    }
+    found = {r.name: program.operation(i, r) for i in range(program.blocks[-1].stop) for r in program.definitions(i)}
     assert resolve(program, Reg("%rd11")) == Reg("%rd7")
     assert found["%rd10"].op is Op.PACK
     high = found["%r1@1"]
@@ -160,7 +158,9 @@ bar.sync 0;
     assert [e.name for e in calls] == ["vprintf", "__assertfail"]
     where = next(i for i in range(9) if program.text(i).startswith("ld.param"))
     assert program.operation(where, Reg("%r9")).op is Op.RETURN
-    assert [len(block.successors) for block in program.blocks] == [1, 0], "a guarded call that never returns falls through"
+    assert [len(block.successors) for block in program.blocks] == [1, 0], (
+        "a guarded call that never returns falls through"
+    )
 
 
 def test_recursion_stays_a_call(kernel: Kernel) -> None:
@@ -185,8 +185,8 @@ def test_exit_in_a_callee_leaves_the_kernel(kernel: Kernel) -> None:
 
 def test_addresses_of_functions_and_stack(kernel: Kernel) -> None:
     program = kernel(
-        ".local .align 16 .b8 __local_depot0[64];\nmov.b64 %SPL, __local_depot0;\ncvta.local.u64 %SP, %SPL;\nmov.u64 %rd1, f;",
+        ".local .align 16 .b8 depot[64];\nmov.b64 %SPL, depot;\ncvta.local.u64 %SP, %SPL;\nmov.u64 %rd1, f;",
         before=".func f() { ret; }",
     )
-    assert program.operation(0, Reg("%SPL")).attr == (Space.LOCAL, "__local_depot0", 0)
+    assert program.operation(0, Reg("%SPL")).attr == (Space.LOCAL, "depot", 0)
     assert program.operation(2, Reg("%rd1")).attr == (Space.CONST, "f", 0)

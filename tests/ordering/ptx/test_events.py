@@ -150,7 +150,8 @@ COPIES = [
         None,
     ),
     (
-        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%d], [%s], 512, [%m], %rs1",
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
+        "[%d], [%s], 512, [%m], %rs1",
         [(R, G, "%s", 512, False), (W, C, "%d", 512, False)],
         "mbarrier",
         "%m",
@@ -432,6 +433,8 @@ def test_quiet_instructions(kernel: Kernel, text: str) -> None:
 
 
 def test_publishing_a_tensor_map(event: Make) -> None:
-    found = event("tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [%a], [%b], 128;")
+    found = event(
+        "tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [%a], [%b], 128;"
+    )
     assert (found.proxy, found.order, found.scope) == ("tensormap", Order.RELEASE, Scope.GPU)
     assert [(a.direction, a.space, a.address) for a in found.accesses] == [(W, G, (Reg("%a"),))]

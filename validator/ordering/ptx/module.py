@@ -29,6 +29,7 @@ _TOKEN = re.compile(rb'//[^\n]*+|/\*(?s:.*?)(?:\*/|\Z)|"(?:[^"\\\n]|\\.)*+"?|[{}
 _TOKEN_OR_END = re.compile(rb'//[^\n]*+|/\*(?s:.*?)(?:\*/|\Z)|"(?:[^"\\\n]|\\.)*+"?|[{};]')
 _REST_OF_LINE = re.compile(rb"[^\n;{]*+")
 _OPEN, _CLOSE, _SEMICOLON = b"{"[0], b"}"[0], b";"[0]
+_CUT = "the file is cut off; build it again"
 _LINKAGE = frozenset((b"visible", b"extern", b"weak", b"common"))
 _VARIABLES = frozenset(
     (b"global", b"const", b"shared", b"local", b"param", b"tex", b"texref", b"samplerref", b"surfref", b"reg")
@@ -155,7 +156,7 @@ class _Reader:
         raise self.error(
             f"the file ends inside the block that opens in line {line}",
             len(data),
-            "the file is cut off; build it again",
+            _CUT,
         )
 
     def until(self, ends: bytes) -> tuple[int, int]:
@@ -170,7 +171,7 @@ class _Reader:
                 depth += 1
             elif byte == _CLOSE:
                 depth -= 1
-        raise self.error("the file ends inside a declaration", len(data), "the file is cut off; build it again")
+        raise self.error("the file ends inside a declaration", len(data), _CUT)
 
     def module(self) -> PtxModule:
         if not self.skip_space():
@@ -180,7 +181,7 @@ class _Reader:
         while self.skip_space():
             self.directive()
         if not self.targets:
-            raise self.error("no .target directive", len(self.data), "the file is cut off; build it again")
+            raise self.error("no .target directive", len(self.data), _CUT)
         return self.assemble()
 
     def directive(self) -> None:
@@ -198,6 +199,8 @@ class _Reader:
         word = match[1]
         self.position = match.end()
         if word in _LINKAGE:
+            if not self.skip_space():
+                raise self.error("the file ends inside a declaration", len(self.data), _CUT)
             return
         if word in (b"entry", b"func"):
             self.function(word == b"entry", start)
@@ -241,9 +244,12 @@ class _Reader:
     def skip_unknown(self, word: bytes) -> None:
         """Count a directive nobody told this reader about, and go behind it: a line, a statement or a block."""
         self.unknown["." + word.decode("latin-1")[:60]] += 1
-        rest = _REST_OF_LINE.match(self.data, self.position)
-        self.position = rest.end() if rest is not None else self.position
-        if self.position < len(self.data) and self.data[self.position] == _OPEN:
+        start = self.position
+        rest = _REST_OF_LINE.match(self.data, start)
+        self.position = rest.end() if rest is not None else start
+        if self.position == len(self.data):
+            raise self.error("the file ends inside a directive", start, _CUT)
+        if self.data[self.position] == _OPEN:
             self.position = self.close(self.position)
 
     def matched(self, pattern: re.Pattern[bytes], start: int) -> str:
