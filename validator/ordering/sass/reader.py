@@ -13,6 +13,7 @@ from validator.ordering.sass.demangle import demangle, with_types
 from validator.ordering.sass.disassemble import Decoder
 from validator.ordering.sass.elf import Cubin, Kernel
 from validator.ordering.sass.errors import SassError
+from validator.ordering.sass.lines import LineTable
 from validator.ordering.sass.program import SassProgram, digest_of
 from validator.ordering.sass.scan import Scan, check_agreement, scan
 from validator.ordering.sass.tools import INSTALL_HINT, Tools
@@ -100,6 +101,7 @@ class _Reader:
         self._in_full = in_full
         self._decoders: dict[int, Decoder] = {}
         self._no_decoder = False
+        self._lines: tuple[Cubin, LineTable] | None = None
 
     def run(self, pieces: Iterator[Found | Skipped]) -> Iterator[SassKernel]:
         """Collects kernels until there is enough to decode, then hands them out in order."""
@@ -167,6 +169,12 @@ class _Reader:
             self._decoders[sm] = Decoder(self._module.tools, sm)
         return self._decoders[sm]
 
+    def _line_table(self, cubin: Cubin) -> LineTable:
+        """Parsed once per cubin; kernels of one cubin follow each other."""
+        if self._lines is None or self._lines[0] is not cubin:
+            self._lines = (cubin, LineTable(cubin))
+        return self._lines[1]
+
     def _lower(self, wanted: _Wanted, readable: str) -> SassProgram | None:
         decoder = self._decoder(wanted.cubin.sm)
         if decoder is None:
@@ -175,7 +183,7 @@ class _Reader:
         check_agreement(f"{wanted.cubin.name}!{wanted.kernel.name}", instructions)
         kernel = replace(wanted.kernel, parameters=with_types(wanted.kernel.parameters, readable))
         try:
-            return SassProgram(wanted.cubin, kernel, instructions)
+            return SassProgram(wanted.cubin, kernel, instructions, self._line_table(wanted.cubin))
         except (IndexError, KeyError, ValueError) as error:
             where = f"{wanted.cubin.name}!{wanted.kernel.name}"
             raise SassError(Problem(f"cannot be followed: {type(error).__name__}: {error}", where)) from error
