@@ -272,8 +272,6 @@ class KernelContract(_Model):
     """Glob over the mangled or the demangled name."""
     launch: Launch = Launch()
     args: tuple[Argument, ...] = ()
-    artifacts: tuple[str, ...] = ()
-    """Paths of PTX and cubin files in the head tree, for the ordering stage."""
 
     dims: Annotated[tuple[str, ...], BeforeValidator(_tuple)] = ()
     """Ranges and constraints of the symbolic dimensions: `T in 0..512`, `H % 128 == 0`."""
