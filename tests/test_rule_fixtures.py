@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -76,7 +78,7 @@ def test_pair(rule: str, side: str, tmp_path: Path) -> None:
         assert obligation.reason or obligation.status is Status.PROVEN
 
 
-def _matched(own: list[Finding], expected: list[dict[str, object]]) -> list[Finding]:
+def _matched(own: list[Finding], expected: list[Mapping[str, Any]]) -> list[Finding]:
     """Findings in the order of the expectations: those of one path are told apart by what they say."""
     rest = list(own)
     found = []

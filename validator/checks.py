@@ -27,6 +27,8 @@ __all__ = ["Check", "Goal", "finding", "settle"]
 class Check(Protocol):
     """A rule's module: its docstring is the rule's page."""
 
+    __name__: str
+
     @property
     def RULE(self) -> Rule: ...
 

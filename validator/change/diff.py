@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import IO
 
 from validator.change.model import ChangeError, ChangeStatus, FileChange, Hunk, kind_of
-from validator.change.objects import Objects
+from validator.change.objects import ABSENT, MAX_DEPTH, Node, Objects
 from validator.change.plumbing import Git
 from validator.errors import Problem
 
@@ -52,7 +52,7 @@ class _Text:
 
 def diff_trees(git: Git, objects: Objects, old: str, new: str) -> tuple[tuple[FileChange, ...], tuple[str, ...]]:
     """Changed files by path, and notes on what was not searched. `old`, `new`: commit or tree ids in full."""
-    raws = list(_raw(git, "--no-renames", old, new))
+    raws = list(_walk(objects, objects.root(old), objects.root(new)))
     sizes = objects.headers(i for raw in raws for i in _blobs(raw))
     missing = sorted({raw.path for raw in raws for i in _blobs(raw) if sizes[i] is None})
     if missing:
@@ -67,13 +67,47 @@ def diff_trees(git: Git, objects: Objects, old: str, new: str) -> tuple[tuple[Fi
     return tuple(sorted(files, key=lambda file: file.path)), notes
 
 
+def _walk(objects: Objects, old: str, new: str) -> Iterator[_Raw]:
+    """Changed paths without renames, tree by tree: only trees that differ are read.
+
+    git would do the same, but builds the whole list before it prints any of it, and a few hundred bytes of nested trees
+    can describe billions of files.
+    """
+    for count, raw in enumerate(_changed(objects, "", old, new, 0)):
+        if count == MAX_FILES:
+            raise ChangeError(Problem(f"the change touches more than {MAX_FILES:,} files", fix="split it"))
+        yield raw
+
+
+def _changed(objects: Objects, folder: str, old: str, new: str, depth: int) -> Iterator[_Raw]:
+    if depth > MAX_DEPTH:
+        raise ChangeError(Problem(f"folders are nested more than {MAX_DEPTH} deep", folder))
+    before = objects.tree(old) if old else {}
+    after = objects.tree(new) if new else {}
+    for name in sorted({*before, *after}):
+        one, other = before.get(name, ABSENT), after.get(name, ABSENT)
+        if one == other:
+            continue
+        path = f"{folder}/{name}" if folder else name
+        if one.is_tree or other.is_tree:
+            yield from _changed(objects, path, one.id * one.is_tree, other.id * other.is_tree, depth + 1)
+        files = [node if not node.is_tree else ABSENT for node in (one, other)]
+        if files != [ABSENT, ABSENT]:
+            yield _Raw(_status(*files), path, None, files[0].mode, files[1].mode, files[0].id, files[1].id)
+
+
+def _status(old: Node, new: Node) -> ChangeStatus:
+    if old is ABSENT or new is ABSENT:
+        return ChangeStatus.ADDED if old is ABSENT else ChangeStatus.DELETED
+    same = old.mode & 0o170000 == new.mode & 0o170000
+    return ChangeStatus.MODIFIED if same else ChangeStatus.TYPE_CHANGED
+
+
 def _raw(git: Git, renames: str, old: str, new: str) -> Iterator[_Raw]:
-    """Records of `:<old mode> <new mode> <old id> <new id> <status>` NUL `<path>` NUL [`<new path>` NUL]."""
+    """Changed paths with renames: `:<old mode> <new mode> <old id> <new id> <status>`, then one or two paths."""
     with git.stream(*_TREE_DIFF, renames, "--raw", "-z", "--no-abbrev", old, new) as output:
         fields = _fields(output)
-        for count, record in enumerate(fields):
-            if count == MAX_FILES:
-                raise ChangeError(Problem(f"the change touches more than {MAX_FILES:,} files", fix="split it"))
+        for record in fields:
             old_mode, new_mode, old_id, new_id, status = record.decode("ascii").lstrip(":").split(" ")
             path = os.fsdecode(next(fields))
             renamed = status[0] in "RC"

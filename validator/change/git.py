@@ -130,7 +130,4 @@ class Repository:
         return found[0], ()
 
     def _tree(self, revision: str) -> GitTree:
-        if revision == self._store.empty_tree:
-            return GitTree(self._objects, revision, revision)
-        done = self._store.git.output("rev-parse", "--verify", "--end-of-options", f"{revision}^{{tree}}")
-        return GitTree(self._objects, revision, done.decode("ascii").strip())
+        return GitTree(self._objects, revision, self._objects.root(revision))

@@ -12,7 +12,7 @@ from validator.change.model import MAX_READ, ChangeError, Entry, FileKind, Missi
 from validator.change.plumbing import Store
 from validator.errors import Problem
 
-__all__ = ["GitTree", "Objects"]
+__all__ = ["ABSENT", "MAX_DEPTH", "GitTree", "Node", "Objects"]
 
 MAX_ENTRIES = 1_000_000
 """Files one listing may hold: a few hundred bytes of nested trees can describe billions."""
@@ -25,11 +25,19 @@ _TREE = 0o040000
 
 
 @dataclass(frozen=True, slots=True)
-class _Node:
+class Node:
     """One line of a tree object."""
 
     mode: int
     id: str
+
+    @property
+    def is_tree(self) -> bool:
+        return self.mode == _TREE
+
+
+ABSENT = Node(0, "")
+"""Where a tree has no such name."""
 
 
 class Objects:
@@ -39,7 +47,7 @@ class Objects:
         self._store = store
         self._lock = threading.Lock()
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
-        self._trees: dict[str, dict[str, _Node]] = {}
+        self._trees: dict[str, dict[str, Node]] = {}
 
     def header(self, object_id: str) -> tuple[str, int] | None:
         """(type, bytes) of an object, without reading it; None when it is not there."""
@@ -80,11 +88,16 @@ class Objects:
             raise ChangeError(Problem(f"object {object_id} is damaged", fix="check the repository: `git fsck`"))
         return data
 
-    def tree(self, object_id: str) -> dict[str, _Node]:
+    def tree(self, object_id: str) -> dict[str, Node]:
         """Name → line of one tree object."""
         if object_id not in self._trees:
             self._trees[object_id] = _parse_tree(self.read(object_id, "tree", MAX_TREE), object_id)
         return self._trees[object_id]
+
+    def root(self, revision: str) -> str:
+        """Id of the tree of a commit (or of the tree itself), by id in full."""
+        done = self._store.git.output("rev-parse", "--verify", "--end-of-options", f"{revision}^{{tree}}")
+        return done.decode("ascii").strip()
 
     def _ask(self, mode: str, object_id: str) -> bytes:
         process = self._processes.get(mode)
@@ -110,10 +123,10 @@ def _header(line: bytes) -> tuple[str, int] | None:
     return None
 
 
-def _parse_tree(data: bytes, object_id: str) -> dict[str, _Node]:
+def _parse_tree(data: bytes, object_id: str) -> dict[str, Node]:
     """Lines of `<octal mode> <name> NUL <raw id>`; names that no honest git writes are refused."""
     width = len(object_id) // 2
-    nodes: dict[str, _Node] = {}
+    nodes: dict[str, Node] = {}
     position = 0
     while position < len(data):
         space = data.find(b" ", position, position + 8)
@@ -123,7 +136,7 @@ def _parse_tree(data: bytes, object_id: str) -> dict[str, _Node]:
         raw = data[space + 1 : end]
         if raw in (b"", b".", b"..") or b"/" in raw:
             raise ChangeError(Problem(f"tree {object_id} has a file named {raw!r}, which no file can be named"))
-        node = _Node(int(data[position:space], 8), data[end + 1 : end + 1 + width].hex())
+        node = Node(int(data[position:space], 8), data[end + 1 : end + 1 + width].hex())
         nodes[os.fsdecode(raw)] = node
         position = end + 1 + width
     return nodes
@@ -143,14 +156,14 @@ class GitTree:
 
     def entry(self, path: str) -> Entry | None:
         node = self._find(path)
-        return None if node is None or node.mode == _TREE else Entry(path, node.mode, node.id)
+        return None if node is None or node.is_tree else Entry(path, node.mode, node.id)
 
     def list(self, prefix: str = "") -> Sequence[Entry]:
         prefix = prefix.strip("/")
-        node = self._find(prefix) if prefix else _Node(_TREE, self._tree)
+        node = self._find(prefix) if prefix else Node(_TREE, self._tree)
         if node is None:
             return ()
-        if node.mode != _TREE:
+        if not node.is_tree:
             return (Entry(prefix, node.mode, node.id),)
         entries: list[Entry] = []
         for entry in self._walk(prefix, node.id, 0):
@@ -161,8 +174,8 @@ class GitTree:
 
     def names(self, folder: str = "") -> Sequence[str]:
         folder = folder.strip("/")
-        node = self._find(folder) if folder else _Node(_TREE, self._tree)
-        return () if node is None or node.mode != _TREE else tuple(self._objects.tree(node.id))
+        node = self._find(folder) if folder else Node(_TREE, self._tree)
+        return () if node is None or not node.is_tree else tuple(self._objects.tree(node.id))
 
     def read(self, path: str, limit: int = MAX_READ) -> bytes:
         entry = self.entry(path)
@@ -175,10 +188,10 @@ class GitTree:
         except ChangeError as error:
             raise MissingFile(*(Problem(p.what, path, p.fix) for p in error.problems)) from error
 
-    def _find(self, path: str) -> _Node | None:
-        node = _Node(_TREE, self._tree)
+    def _find(self, path: str) -> Node | None:
+        node = Node(_TREE, self._tree)
         for part in path.split("/"):
-            found = self._objects.tree(node.id).get(part) if node.mode == _TREE else None
+            found = self._objects.tree(node.id).get(part) if node.is_tree else None
             if found is None:
                 return None
             node = found
@@ -189,7 +202,7 @@ class GitTree:
             raise ChangeError(Problem(f"folders are nested more than {MAX_DEPTH} deep", folder))
         for name, node in self._objects.tree(tree).items():
             path = f"{folder}/{name}" if folder else name
-            if node.mode == _TREE:
+            if node.is_tree:
                 yield from self._walk(path, node.id, depth + 1)
             else:
                 yield Entry(path, node.mode, node.id)
