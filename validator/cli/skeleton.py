@@ -25,7 +25,7 @@ expires = {expires}                # the day the path is removed or promoted
 summary = "TODO: what it does, for whom, and why it is worth a path of its own"
 
 [isolation]
-paths = ["TODO/{id}/**"]           # files that belong to this change alone
+paths = ["fastpath/{id}/**"]       # files that belong to this change alone
 entry_points = []                  # "module:function", where the rest of the program reaches it
 shared = []                        # other files it means to touch (the switch, the dispatch)
 
@@ -43,7 +43,7 @@ batch = {{ min = 1, max = 1 }}
 parallelism = ["none"]
 
 # [[artifacts]]                    # compiled files; the ordering audit reads them
-# path = "TODO/{id}/kernel.sm_100a.ptx"
+# path = "fastpath/{id}/kernel.sm_100a.ptx"
 
 # [[kernels]]                      # `validator audit --init-contract FILE` writes these tables for you
 # match = "my_kernel*"             # glob over the mangled or the demangled name

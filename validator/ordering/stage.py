@@ -213,6 +213,7 @@ class _Case:
     def _supply_evidence(self, obligation: Obligation) -> Evidence:
         blobs = self.supply.blobs
         excused = [s for s in self.audit.skipped if self._excused(s)]
+        versions = {f"{tool} version": version for tool, version in self.audit.tools.items()}
         return Evidence(
             id=obligation.id,
             kind="ordering-artifacts",
@@ -220,7 +221,7 @@ class _Case:
             summary=f"{len(blobs)} artifacts, {len(self.audit.kernels)} kernels audited in them",
             status=obligation.status,
             inputs=dict(self.supply.digests),
-            figures={"artifacts": len(blobs), "bytes": sum(len(d) for _, d in blobs), **self.audit.tools},
+            figures={"artifacts": len(blobs), "bytes": sum(len(d) for _, d in blobs), **versions},
             not_covered=tuple(f"the machine code in {s.artifact}: {s.reason}; {s.fix}" for s in excused),
         )
 
@@ -239,7 +240,8 @@ class _Case:
             "accesses": sum(row.count for row in kernel.accesses),
             "unresolved": kernel.unresolved,
         }
-        counts = f"{kernel.wait_count} waits, {early} accesses before the wait of which {allowed} are allowed"
+        waits = f"{kernel.wait_count} grid wait{'s' if kernel.wait_count != 1 else ''}"
+        counts = f"{waits}; {early} accesses can come before it, {allowed} of them allowed"
         return Evidence(
             id=self._key(kernel),
             kind="ordering-audit",

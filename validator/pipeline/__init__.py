@@ -82,7 +82,7 @@ def check(
         assumptions=_distinct(a for e in judged.evidence for a in e.assumptions),
         seed=options.seed,
         reproduce=_reproduce(options, inputs),
-        environment=_environment(options, started, clock()),
+        environment=_environment(options, started, clock(), judged),
     )
 
 
@@ -176,7 +176,9 @@ def _reproduce(options: Options, inputs: Inputs) -> str:
     return shlex.join([*words, "--seed", str(options.seed)])
 
 
-def _environment(options: Options, started: datetime, ended: datetime) -> Environment:
+def _environment(options: Options, started: datetime, ended: datetime, result: StageResult) -> Environment:
+    suffix = " version"
+    figures = [figure for e in result.evidence for figure in e.figures.items()]
     return Environment(
         validator=__version__,
         python=platform.python_version(),
@@ -184,4 +186,5 @@ def _environment(options: Options, started: datetime, ended: datetime) -> Enviro
         repository=str(options.repository.absolute()),
         started=started.isoformat(timespec="seconds"),
         seconds=round((ended - started).total_seconds(), 3),
+        tools={name.removesuffix(suffix): str(value) for name, value in sorted(figures) if name.endswith(suffix)},
     )
