@@ -43,7 +43,7 @@ def ordering(found: dict[str, Any]) -> dict[str, str]:
 
 
 @pytest.mark.sass
-@pytest.mark.parametrize("rule", ["early-read", "early-write", "no-wait", "movable-load"])
+@pytest.mark.parametrize("rule", ["early-read", "early-write", "no-wait"])
 def test_good_kernels_pass_and_bad_ones_fail_by_their_rule(
     cli: Callable, repo: Any, manifest: Callable[..., str], rule: str
 ) -> None:
@@ -62,6 +62,21 @@ def test_good_kernels_pass_and_bad_ones_fail_by_their_rule(
     assert (code, found["verdict"]) == (1, "fail")
     assert f"order/{rule}" in {f["rule"] for f in found["findings"]}
     assert "refuted" in ordering(found).values()
+
+
+@pytest.mark.sass
+def test_a_load_that_ptxas_left_in_place_is_a_warning_and_one_that_nobody_saw_is_not(
+    cli: Callable, repo: Any, manifest: Callable[..., str]
+) -> None:
+    build(repo, manifest, FIXTURES / "movable-load/bad", (".ptx", ".cubin"))
+    code, found = check(cli, repo)
+    assert (code, found["verdict"]) == (0, "pass")
+    assert {f["severity"] for f in found["findings"] if f["rule"] == "order/movable-load"} == {"warning"}
+    repo.git("checkout", "-q", "main")
+    repo.git("branch", "-D", "kda")
+    build(repo, manifest, FIXTURES / "movable-load/bad", (".ptx",))
+    code, found = check(cli, repo)
+    assert (code, found["verdict"]) == (1, "fail")
 
 
 def test_ptx_alone_says_what_it_leaves_open(cli: Callable, repo: Any, manifest: Callable[..., str]) -> None:

@@ -6,6 +6,7 @@ than PTX for the architecture it was built for, and an architecture that no arti
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
@@ -28,18 +29,22 @@ Auditor = Callable[[Supply, Manifest], Audit]
 FAMILY = "ordering"
 STATEMENT = "nothing is read or written before the wait that makes it valid"
 _STRENGTH = {Isa.SASS: Strength.MACHINE_CODE, Isa.PTX: Strength.PTX}
+_PARALLEL = 4 * 1024 * 1024
+"""Bytes of artifacts from which it pays to start more processes."""
 _CODE = {Isa.SASS: "machine code", Isa.PTX: "PTX"}
 
 
 def run(context: StageContext) -> StageResult:
     """One obligation a kernel, and one for the artifacts as a whole."""
-    return run_with(context, _audit)
 
+    def auditor(supply: Supply, manifest: Manifest) -> Audit:
+        from validator.ordering.artifacts import audit_artifacts
 
-def _audit(supply: Supply, manifest: Manifest) -> Audit:
-    from validator.ordering.artifacts import audit_artifacts
+        large = sum(len(data) for _, data in supply.blobs) > _PARALLEL
+        jobs = (os.cpu_count() or 1) if large else 1
+        return audit_artifacts(supply.blobs, manifest.kernels, manifest.steps, jobs=jobs, progress=context.progress)
 
-    return audit_artifacts(supply.blobs, manifest.kernels, manifest.steps)
+    return run_with(context, auditor)
 
 
 def run_with(context: StageContext, auditor: Auditor) -> StageResult:
