@@ -7,14 +7,13 @@ about the package as a whole.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from validator.checks import Check, Goal, settle
 from validator.isolation.analysis import Analysis, analyse
 from validator.isolation.offpath.equivalence import FileProof
 from validator.isolation.rules.proof import DISCOVERY, EFFECTS, ENTRIES, OFF_PATH, RADIUS, SCOPE, STEP, SWITCH
-from validator.rule import Rule
 from validator.stage import StageContext
 from validator.verdict.model import Evidence, Finding, Obligation, StageResult, Status, Strength
 
@@ -27,22 +26,18 @@ _NOT_SHOWN = (
 )
 
 
-@dataclass(frozen=True)
 class _Only:
     """A rule, narrowed to some of its findings."""
 
-    whole: Check
-    keep: Callable[[Finding], bool]
+    def __init__(self, whole: Check, keep: Callable[[Finding], bool]) -> None:
+        self.__name__ = whole.__name__
+        self.RULE = whole.RULE
+        self._whole = whole
+        self._keep = keep
 
-    @property
-    def RULE(self) -> Rule:
-        """The rule itself."""
-        return self.whole.RULE
-
-    @property
-    def check(self) -> Callable[[StageContext], Iterable[Finding]]:
-        """Its findings, as far as they are meant."""
-        return lambda context: filter(self.keep, self.whole.check(context))
+    def check(self, context: StageContext) -> Iterator[Finding]:
+        """The findings that are meant."""
+        return filter(self._keep, self._whole.check(context))
 
 
 def run(context: StageContext) -> StageResult:

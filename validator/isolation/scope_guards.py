@@ -62,7 +62,11 @@ class Gap:
 
 def read_guards(modules: Iterable[tuple[str, ast.Module]], called: frozenset[str]) -> tuple[Guard, ...]:
     """Every guard in these files that stands in a function whose name is among the `called` (or in none)."""
-    return tuple(g for path, module in modules for g in _guards(path, module, called))
+    modules = tuple(modules)
+    everywhere = {name: value for _, module in modules for name, value in _constants(module).items()}
+    return tuple(
+        g for path, module in modules for g in _guards(path, module, called, everywhere | _constants(module))
+    )
 
 
 def gaps(guards: Iterable[Guard], scope: ScopeDeclaration) -> Iterator[Gap]:
@@ -110,14 +114,16 @@ _PREDICATE: Final = re.compile(
 )
 
 
-def _guards(path: str, module: ast.Module, called: frozenset[str]) -> Iterator[Guard]:
-    constants = {
-        t.id: value_of(_tupled(n.value))
-        for n in module.body
-        if isinstance(n, ast.Assign)
-        for t in n.targets
-        if isinstance(t, ast.Name)
-    }
+def _constants(module: ast.Module) -> dict[str, Any]:
+    """Module-level names with a constant value."""
+    stores = ((t, n.value) for n in module.body if isinstance(n, ast.Assign) for t in n.targets)
+    found = {t.id: value_of(_tupled(value)) for t, value in stores if isinstance(t, ast.Name)}
+    return {name: value for name, value in found.items() if value is not UNKNOWN}
+
+
+def _guards(
+    path: str, module: ast.Module, called: frozenset[str], constants: Mapping[str, Any]
+) -> Iterator[Guard]:
     skipped = _skipped(module, called)
     for node in ast.walk(module):
         test, refuses = (None, False) if id(node) in skipped else _condition(node)

@@ -1,0 +1,58 @@
+"""The honest change is proven; each way of breaking it is found, on the line that breaks it."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.isolation_case import FOLDER, context_of, edited, honest, line_of_edit
+from validator.isolation.proof import run
+from validator.isolation.rules.proof import PROOF_RULES
+from validator.verdict.model import Severity, StageResult, Status
+
+MUTATIONS: list[dict[str, Any]] = tomllib.loads((FOLDER / "mutations.toml").read_text())["mutations"]
+QUIET = {"isolation/residue"}
+"""Listed for the honest change too."""
+
+
+def _run(head: dict[bytes, Any], folder: Path) -> StageResult:
+    base, _ = honest()
+    return run(context_of(base, head, folder))
+
+
+def test_the_honest_change_is_proven(tmp_path: Path) -> None:
+    result = _run(honest()[1], tmp_path)
+    assert {o.id: o.status for o in result.obligations if o.status is not Status.PROVEN} == {}
+    assert [f.rule for f in result.findings if f.severity is not Severity.NOTE] == []
+    files = {o.id.removeprefix("isolation/off-path/") for o in result.obligations if "/off-path/" in o.id}
+    assert files == {"engine/config.py", "engine/models/k3.py"}
+    facts = [a for e in result.evidence for a in e.assumptions]
+    assert any("`.fused_executor` is None" in fact for fact in facts)
+    new = [p for p in honest()[1] if p not in honest()[0]]
+    assert 40 <= len(new) <= 60
+
+
+def test_every_rule_is_fired_by_some_mutation() -> None:
+    assert {m["rule"] for m in MUTATIONS} | QUIET == {check.RULE.id for check in PROOF_RULES}
+    assert sum(m.get("outcome", "refuted") == "refuted" for m in MUTATIONS) >= 25
+    assert len({m["name"] for m in MUTATIONS}) == len(MUTATIONS)
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda m: m["name"].replace(" ", "-"))
+def test_mutation(mutation: dict[str, Any], tmp_path: Path) -> None:
+    head = edited(honest()[1], mutation["edits"])
+    result = _run(head, tmp_path)
+    line = line_of_edit(head, mutation["path"], mutation["at"])
+    here = [f for f in result.findings if f.rule == mutation["rule"] and f.where.path == mutation["path"]]
+    assert line in {f.where.line for f in here}, [(f.where.line, f.message) for f in here or result.findings]
+    found = next(f for f in here if f.where.line == line)
+    outcome = mutation.get("outcome", "refuted")
+    owners = [o for o in result.obligations if found.id in o.findings]
+    assert owners
+    assert {o.status for o in owners} == {Status(outcome)}
+    if outcome == "unproven":
+        others = [o for o in result.obligations if o not in owners and o.status is not Status.PROVEN]
+        assert others == [], "exactly this obligation is unproven"
