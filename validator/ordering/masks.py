@@ -6,6 +6,7 @@ so every thread has its own pruned control flow without a graph of its own.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping
 from functools import cached_property
 from heapq import heappop, heappush
@@ -14,7 +15,26 @@ from validator.ordering.dataflow import Flow
 from validator.ordering.program import Event, EventKind
 from validator.ordering.threads import Threads
 
-__all__ = ["Masks"]
+__all__ = ["Clears", "Masks"]
+
+
+class Clears(dict[int, int]):
+    """Instruction → threads that have passed once they executed it. Not changed once it is used."""
+
+    @cached_property
+    def _order(self) -> list[int]:
+        return sorted(self)
+
+    def between(self, start: int, stop: int) -> int:
+        """Threads that pass in [start, stop)."""
+        result = 0
+        order = self._order
+        for position in range(bisect_left(order, start), bisect_left(order, stop)):
+            result |= self[order[position]]
+        return result
+
+
+_NOTHING = Clears()
 
 
 class Masks:
@@ -94,10 +114,8 @@ class Masks:
         number = self.flow.block_of(index)
         mask = state[number]
         if mask:
-            for event in self.flow.events_in[number]:
-                if event.index >= index:
-                    break
-                mask &= ~at_events.get(event.index, 0)
+            clears = at_events if isinstance(at_events, Clears) else Clears(at_events)
+            mask &= ~clears.between(self.flow.blocks[number].start, index)
             for place, gone in self._exits.get(number, ()):
                 if place < index:
                     mask &= ~gone
@@ -105,4 +123,4 @@ class Masks:
 
     def executing(self, event: Event) -> int:
         """Threads that may execute an event."""
-        return self.at(event.index, self.reach, {}) & self.threads.holds(event.guard, event.index)[0]
+        return self.at(event.index, self.reach, _NOTHING) & self.threads.holds(event.guard, event.index)[0]

@@ -145,7 +145,7 @@ class Declarations:
             if place is not None:
                 return self._parameter(*place, source, tensormap)
         if kind == "symbol":
-            space, name = str(source.root[1]), str(source.root[2])
+            space, name = str(source.root[1]), str(source.root[-1])
             what = "constant variable" if space == Space.CONST else "module variable"
             through = "through a pointer in " if source.chain else ""
             return f"{through}{what} {name}, which no argument leads to"
@@ -204,7 +204,7 @@ def _global_sources(event: Event, access: Access, provenance: Provenance) -> tup
     if access.tensormap:
         return sources
     if access.space is Space.GENERIC and sources:
-        elsewhere = [s for s in sources if s.root[0] == "symbol" and not s.chain and Space(s.root[1]) in _ELSEWHERE]
+        elsewhere = [s for s in sources if s.root[0] == "symbol" and not s.chain and s.root[1] in _ELSEWHERE]
         elsewhere += [s for s in sources if s.root[0] == "block" and not s.chain]
         if len(elsewhere) == len(sources):
             return None

@@ -6,6 +6,7 @@ constant part and ends where the next one starts. Where the base is not known no
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -94,7 +95,9 @@ class Shared:
 
     def _part(self, region: Region) -> int:
         """First byte of the written part that a region lies in."""
-        return max((s for s in self._starts.get(region.root, ()) if s <= region.offset), default=region.offset)
+        starts = self._starts.get(region.root, [])
+        position = bisect_right(starts, region.offset)
+        return starts[position - 1] if position else region.offset
 
     def meet(self, a: Region, b: Region) -> bool:
         """Whether two regions are, as far as can be told, the same part of shared memory."""

@@ -19,6 +19,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from validator.manifest.contract import KernelContract, Role, Step, StepLaunch, match_contract
+from validator.ordering.audit import status_of
 from validator.ordering.program import Isa
 from validator.ordering.result import AccessRow, KernelAudit
 from validator.ordering.rules import early_async_copy, early_atomic, early_read, early_write, role_too_generous
@@ -264,7 +265,8 @@ def _late(step: Step, chain: Sequence[_Launch], launch: _Launch, after: dict[int
                 result[(row.access, str(name))] = Finding(
                     rule=rule.id,
                     severity=Severity.ERROR,
-                    message=f"'{name}' is touched behind the wait, but {other.name} of step '{step.name}' may still use it",
+                    message=f"'{name}' is touched behind the wait, but {other.name} of step '{step.name}' "
+                    "may still use it",
                     where=_where(audit, row),
                     why="the wait covers the launch before; that one never waited, so what ran before it stays open",
                     fix=f"make every path of {chain[launch.number - 1].name} execute griddepcontrol.wait",
@@ -303,7 +305,7 @@ def _rewritten(audit: KernelAudit, said: dict[_Key, list[_Verdict]], behind: Ite
 
 
 def _contradicted(audit: KernelAudit, row: AccessRow, verdict: _Verdict) -> Finding:
-    """An early access that the step refutes: a role declared too generously, or the plain early access with its chain."""
+    """An early access that the step refutes: a role declared too generously, or the early access with its chain."""
     name = row.params[0].name
     generous = row.role is not None and row.role.static
     rule = role_too_generous.RULE if generous else _RULES[row.access]
@@ -338,17 +340,9 @@ def _with_findings(
     early = {r.id for r in _RULES.values()} | {role_too_generous.RULE.id}
     if not any(f.rule in early and f.severity is Severity.ERROR for f in (*kept, *added)):
         kept = [f for f in kept if f.rule not in _CAUSES or f.severity is not Severity.ERROR]
-    findings = tuple([*added, *kept])
-    severities = {f.severity for f in findings}
-    status = audit.status
-    if audit.status is not Status.NOT_APPLICABLE or findings:
-        status = (
-            Status.REFUTED
-            if Severity.ERROR in severities
-            else Status.UNPROVEN
-            if Severity.UNPROVEN in severities
-            else Status.PROVEN
-        )
+    findings = (*added, *kept)
+    nothing = audit.status is Status.NOT_APPLICABLE and not findings
+    status = audit.status if nothing else status_of(findings)
     decisive = {Status.REFUTED: Severity.ERROR, Status.UNPROVEN: Severity.UNPROVEN}.get(status)
     reasons = tuple(f.message for f in findings if f.severity is decisive)
     if decisive is None:

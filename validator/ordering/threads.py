@@ -209,7 +209,7 @@ class Threads(Solver[_Value]):
         if op is Op.SPECIAL:
             return self._special(operation.attr)
         if op is Op.ELECT:
-            return (self._numbers % 32 == 0).astype(np.int64)
+            return _as_numbers(self._numbers % 32 == 0)
         if op in (Op.PARAM, Op.PARAM_ADDRESS, Op.SYMBOL):
             return _UNIFORM
         if op is Op.LOAD:
@@ -298,7 +298,8 @@ class Threads(Solver[_Value]):
         if isinstance(lane, Agreement):
             return value if _agrees(value) else _VARYING
         source = self._numbers // 32 * 32 + lane % 32
-        return value[np.minimum(source, self.size - 1)]
+        picked: Vector = value[np.minimum(source, self.size - 1)]
+        return picked
 
     def _voted(self, value: _Value, mode: object) -> _Value:
         """A vote among lanes that agree is their value; other votes hang on which lanes are active."""
@@ -309,7 +310,7 @@ class Threads(Solver[_Value]):
         if ((value != 0) != first).any():
             return _VARYING
         if mode in ("any", "all"):
-            return first.astype(np.int64)
+            return _as_numbers(first)
         if mode == "uni":
             return np.ones(self.size, dtype=np.int64)
         return _VARYING if first.any() else np.zeros(self.size, dtype=np.int64)
@@ -324,6 +325,10 @@ def _agrees(value: _Value) -> bool:
     if isinstance(value, Agreement):
         return value is _UNIFORM
     return bool((value == value[0]).all())
+
+
+def _as_numbers(bits: npt.NDArray[np.bool_]) -> Vector:
+    return bits.astype(np.int64)
 
 
 def _kind(value: _Value) -> Agreement:
@@ -423,7 +428,7 @@ def _compared(attr: object, v: list[Vector]) -> _Value:
     if all(((x >= -(1 << 31)) & (x < 1 << 32)).all() for x in (a, b)):
         a, b = (_signed(a, 32), _signed(b, 32)) if signed else (a & _ones(32), b & _ones(32))
     elif not signed:
-        return _with_third(_RELATIONS[str(attr[0])](a.view(np.uint64), b.view(np.uint64)), attr, v)  # type: ignore[arg-type]
+        return _with_third(_RELATIONS[str(attr[0])](a.view(np.uint64), b.view(np.uint64)), attr, v)
     return _with_third(_RELATIONS[str(attr[0])](a, b), attr, v)
 
 
@@ -432,4 +437,4 @@ def _with_third(result: npt.NDArray[np.bool_], attr: tuple[object, ...], v: list
     if len(v) > 2 and len(attr) > 2:
         other = v[2] != 0
         result = {"and": result & other, "or": result | other, "xor": result ^ other}.get(str(attr[2]), result)
-    return result.astype(np.int64)
+    return _as_numbers(result)

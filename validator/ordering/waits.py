@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from functools import cached_property
 
 from validator.ordering.barriers import Barriers, Carrier, carrier_text
-from validator.ordering.masks import Masks
+from validator.ordering.masks import Clears, Masks
 from validator.ordering.program import Event, EventKind
 from validator.ordering.result import WaitRow
 from validator.ordering.threads import describe
@@ -37,7 +37,7 @@ class Order:
         self.edges = dict(at_edges or {})
         self.carriers: dict[int, tuple[Carrier, int]] = {}
         """Instruction → barrier that carries order there and the threads it takes it from."""
-        self.at_events: dict[int, int] = dict(self.own)
+        self.at_events = Clears(self.own)
         self.state = self._settle()
 
     def _settle(self) -> list[int]:
@@ -46,11 +46,12 @@ class Order:
             return masks.reach
         carriers = list(self.barriers.carriers)
         while True:
-            self.at_events = dict(self.own)
+            clears = Clears(self.own)
             for carrier in carriers:
                 event = carrier.event
                 sure = masks.everyone & ~masks.threads.holds(event.guard, event.index)[1]
-                self.at_events[event.index] = self.at_events.get(event.index, 0) | sure
+                clears[event.index] = clears.get(event.index, 0) | sure
+            self.at_events = clears
             state = masks.solve(self.at_events, self.edges)
             sources = [(c, self.barriers.carries(c, state, self.at_events)) for c in carriers]
             kept = [c for c, source in sources if source]

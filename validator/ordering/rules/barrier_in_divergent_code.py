@@ -17,7 +17,7 @@ from collections.abc import Iterable
 
 from validator.ordering.facts import Facts
 from validator.ordering.findings import finding
-from validator.ordering.program import Event, EventKind
+from validator.ordering.program import EventKind
 from validator.rule import Rule
 from validator.verdict.model import Finding, Severity
 
@@ -31,9 +31,11 @@ def check(facts: Facts) -> Iterable[Finding]:
     whole = [e for e in facts.events(EventKind.BARRIER) if e.thread_count is None and e.arrives and e.waits]
     if not whole:
         return
-    blocks = {facts.flow.block_of(e.index) for e in whole}
+    blocks = sorted({facts.flow.block_of(e.index) for e in whole})
+    first = _first_barriers(facts, blocks) if len(blocks) > 1 else {}
+    parting = [number for number in sorted(first) if _parts(facts, number)] if first else []
     for event in whole:
-        branch = _dividing(facts, event, blocks)
+        branch = _dividing(facts, 1 << blocks.index(facts.flow.block_of(event.index)), first, parting)
         if branch is not None:
             yield finding(
                 RULE,
@@ -51,39 +53,34 @@ def check(facts: Facts) -> Iterable[Finding]:
             )
 
 
-def _dividing(facts: Facts, event: Event, barriers: set[int]) -> int | None:
+def _parts(facts: Facts, number: int) -> bool:
+    """Whether a block ends in a branch by thread coordinates."""
+    block = facts.flow.blocks[number]
+    last = max(block.start, block.stop - 1)
+    conditions = [e.condition for e in block.successors if e.condition is not None]
+    return len(block.successors) > 1 and any(facts.threads.parts(c, last) for c in conditions)
+
+
+def _dividing(facts: Facts, home: int, first: dict[int, int], parting: list[int]) -> int | None:
     """A branch by thread coordinates one side of which comes to this barrier first, the other to another one."""
-    flow = facts.flow
-    home = flow.block_of(event.index)
-    others = frozenset(barriers)
-    for number in sorted(flow.rank):
-        block = flow.blocks[number]
-        if len(block.successors) < 2 or number == home:
-            continue
-        last = max(block.start, block.stop - 1)
-        conditions = [e.condition for e in block.successors if e.condition is not None]
-        if not conditions or not any(facts.threads.parts(c, last) for c in conditions):
-            continue
-        first = [_first_barriers(facts, e.target, others) for e in block.successors]
-        here = [home in met for met in first]
-        elsewhere = [bool(met - {home}) and home not in met for met in first]
-        if any(here) and any(elsewhere) and all(met == {home} for met, own in zip(first, here, strict=True) if own):
-            return last
+    for number in parting:
+        block = facts.flow.blocks[number]
+        met = [first.get(e.target, 0) for e in block.successors]
+        if any(m == home for m in met) and any(m and not m & home for m in met):
+            return max(block.start, block.stop - 1)
     return None
 
 
-def _first_barriers(facts: Facts, start: int, barriers: frozenset[int]) -> set[int]:
-    """Blocks of the barriers that are met first from a block."""
-    met: set[int] = set()
-    seen: set[int] = set()
-    stack = [start]
-    while stack:
-        number = stack.pop()
-        if number in seen:
-            continue
-        seen.add(number)
-        if number in barriers:
-            met.add(number)
-            continue
-        stack.extend(e.target for e in facts.flow.blocks[number].successors)
-    return met
+def _first_barriers(facts: Facts, barriers: list[int]) -> dict[int, int]:
+    """Block → barriers that may be met first from its start, as a bit mask over `barriers`."""
+    own = {number: 1 << position for position, number in enumerate(barriers)}
+    first = dict.fromkeys(facts.flow.order, 0)
+    pending = list(reversed(barriers))
+    first.update({number: bit for number, bit in own.items() if number in first})
+    while pending:
+        number = pending.pop()
+        for before, _ in facts.flow.predecessors[number]:
+            if before in first and before not in own and first[number] & ~first[before]:
+                first[before] |= first[number]
+                pending.append(before)
+    return first
