@@ -83,13 +83,14 @@ class Code:
         self.frames, self.inlined = expansion.frames, expansion.inlined
         self.bases = [frame.base for frame in self.frames]
         self.blocks = blocks_of(expansion, around.name)
+        self._only = None if self.inlined else self.frames[0]
         self._operations: dict[tuple[int, str], Operation] = {}
         self._last: Statement | None = None
 
     def at(self, index: int) -> tuple[Frame, int]:
         """Frame and local index of an instruction."""
-        if len(self.frames) == 1:
-            return self.frames[0], index
+        if self._only is not None:
+            return self._only, index
         frame = self.frames[bisect_right(self.bases, index) - 1]
         return frame, index - frame.base
 
@@ -141,7 +142,7 @@ class Code:
         return counts
 
     def definitions(self, index: int) -> Iterable[Reg]:
-        frame, local = self.at(index)
+        frame, local = (self._only, index) if self._only is not None else self.at(index)
         body = frame.body
         form = body.forms[local]
         if form.writes == 1:
@@ -234,7 +235,7 @@ class PtxProgram:
         return (self._code or self._load()).definitions(index)
 
     def guard(self, index: int) -> Guard | None:
-        frame, local = self.code.at(index)
+        frame, local = (self._code or self._load()).at(index)
         return guard_at(frame, local) if local in frame.body.guards else None
 
     def operation(self, index: int, register: Reg) -> Operation:
