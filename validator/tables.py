@@ -39,6 +39,7 @@ _LONG_KEY = re.compile(r"""(?<![\w-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+
 """The standard parser needs quadratic time for a key of many dotted parts."""
 
 _EXPECTED = {
+    "bool_parsing": "true or false",
     "bool_type": "true or false",
     "date_from_datetime_parsing": "a date such as 2026-11-29",
     "date_parsing": "a date such as 2026-11-29",
@@ -50,9 +51,7 @@ _EXPECTED = {
     "int_type": "a whole number",
     "model_attributes_type": "a table",
     "model_type": "a table",
-    "string_too_short": "some text",
     "string_type": "a string",
-    "too_short": "at least one element",
     "tuple_type": "an array",
 }
 """pydantic's error types in the words of a TOML file."""
@@ -212,6 +211,9 @@ def _words(item: Any, path: Path, model: type[BaseModel]) -> tuple[str, str]:
         return str(item["ctx"]["error"]), ""
     if kind in _EXPECTED:
         return f"expected {_EXPECTED[kind]}, not {_shown(given)}", ""
+    if kind in ("string_too_short", "too_short"):
+        least, unit = item["ctx"]["min_length"], "character" if kind == "string_too_short" else "element"
+        return f"expected at least {least} {unit}{'s' * (least != 1)}, not {_shown(given)}", ""
     if kind == "string_pattern_mismatch":
         return f"{_shown(given)} is not of the form {item['ctx']['pattern']}", ""
     message = item["msg"][:1].lower() + item["msg"][1:]

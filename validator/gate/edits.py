@@ -42,7 +42,7 @@ def compare_tests(old: bytes, new: bytes) -> tuple[Edit, ...] | None:
     if before is None or after is None:
         return None
     try:
-        return tuple(_bodies(before.body, after.body, "", _names(before)))
+        return tuple(_bodies(before.body, after.body, "", _used(before)))
     except RecursionError:
         return None
 
@@ -56,9 +56,23 @@ def _parse(text: bytes) -> ast.Module | None:
         return None
 
 
-def _names(tree: ast.Module) -> frozenset[str]:
-    """Every name that the old text binds, reads, imports, or asks for as an argument (fixtures)."""
+@dataclass(frozen=True, slots=True)
+class _Used:
+    """What the old text relies on."""
+
+    names: frozenset[str]
+    """Every name that it binds, reads, imports, or asks for as an argument (fixtures)."""
+    attributes: frozenset[str]
+    """Every attribute it reads: what a new member of a class could take over."""
+
+    def taken(self, prefix: str) -> frozenset[str]:
+        """Names that a new statement must leave alone, at the top level or inside a class."""
+        return self.attributes if prefix else self.names
+
+
+def _used(tree: ast.Module) -> _Used:
     names: set[str] = set()
+    attributes: set[str] = set()
     for node in ast.walk(tree):
         match node:
             case ast.Name(id=name) | ast.arg(arg=name):
@@ -67,7 +81,9 @@ def _names(tree: ast.Module) -> frozenset[str]:
                 names.add(name)
             case ast.Import() | ast.ImportFrom():
                 names.update(_imported(node))
-    return frozenset(names)
+            case ast.Attribute(attr=name):
+                attributes.add(name)
+    return _Used(frozenset(names), frozenset(attributes))
 
 
 def _imported(node: ast.Import | ast.ImportFrom) -> Iterator[str]:
@@ -75,29 +91,28 @@ def _imported(node: ast.Import | ast.ImportFrom) -> Iterator[str]:
         yield alias.asname or (alias.name.split(".")[0] if isinstance(node, ast.Import) else alias.name)
 
 
-def _bodies(old: Sequence[ast.stmt], new: Sequence[ast.stmt], prefix: str, names: frozenset[str]) -> Iterator[Edit]:
+def _bodies(old: Sequence[ast.stmt], new: Sequence[ast.stmt], prefix: str, used: _Used) -> Iterator[Edit]:
     """Compares two bodies: definitions by name, everything else in order."""
     definitions = {node.name: node for node in new if isinstance(node, _Definition)}
     counts = Counter(node.name for node in new if isinstance(node, _Definition))
-    for node in (n for n in old if isinstance(n, _Definition)):
-        name = f"{prefix}{node.name}"
-        other = definitions.get(node.name)
+    before = {node.name: node for node in old if isinstance(node, _Definition)}
+    before_counts = Counter(node.name for node in old if isinstance(node, _Definition))
+    for plain, node in before.items():
+        name = f"{prefix}{plain}"
+        other = definitions.get(plain)
         if other is None:
             yield Edit(f"{name} is gone", None)
+        elif counts[plain] > before_counts[plain]:
+            yield Edit(f"{name} is defined again, which replaces it", other.lineno)
         else:
-            yield from _definition(node, other, name, names)
-    old_counts = Counter(node.name for node in old if isinstance(node, _Definition))
-    for name, count in counts.items():
-        if old_counts[name] and count > old_counts[name]:
-            yield Edit(f"{prefix}{name} is defined again, which replaces it", definitions[name].lineno)
-    yield from _loose(old, new, prefix, names)
-    local = frozenset(old_counts)
+            yield from _definition(node, other, name, used)
+    yield from _loose(old, new, prefix, used)
     for name, added in definitions.items():
-        if name not in old_counts:
-            yield from _added(added, prefix, local if prefix else names)
+        if name not in before:
+            yield from _added(added, prefix, used)
 
 
-def _loose(old: Sequence[ast.stmt], new: Sequence[ast.stmt], prefix: str, names: frozenset[str]) -> Iterator[Edit]:
+def _loose(old: Sequence[ast.stmt], new: Sequence[ast.stmt], prefix: str, used: _Used) -> Iterator[Edit]:
     """Statements that are not definitions: the old ones in order, and what was put between them."""
     rest = [node for node in new if not isinstance(node, _Definition)]
     dumps = [ast.dump(node) for node in rest]
@@ -116,16 +131,16 @@ def _loose(old: Sequence[ast.stmt], new: Sequence[ast.stmt], prefix: str, names:
         at = found + 1
     for number, node in enumerate(rest):
         if number not in kept and dumps[number] not in known:
-            yield from _added(node, prefix, names)
+            yield from _added(node, prefix, used)
 
 
-def _definition(old: _Definition, new: _Definition, name: str, names: frozenset[str]) -> Iterator[Edit]:
+def _definition(old: _Definition, new: _Definition, name: str, used: _Used) -> Iterator[Edit]:
     if ast.dump(old) == ast.dump(new):
         return
     if isinstance(old, ast.ClassDef) and isinstance(new, ast.ClassDef):
         if _header(old) != _header(new):
             yield Edit(f"{name}: {_difference(old.decorator_list, new.decorator_list)}", new.lineno)
-        yield from _bodies(old.body, new.body, f"{name}.", names)
+        yield from _bodies(old.body, new.body, f"{name}.", used)
         return
     yield Edit(f"{name} {_weaker(old, new) or 'is changed'}", new.lineno)
 
@@ -190,9 +205,9 @@ def _cases(tree: ast.AST) -> int:
     return sum(len(values.elts) for values in lists if isinstance(values, ast.List | ast.Tuple))
 
 
-def _added(node: ast.stmt, prefix: str, names: frozenset[str]) -> Iterator[Edit]:
+def _added(node: ast.stmt, prefix: str, used: _Used) -> Iterator[Edit]:
     """Why a new statement may change how the old tests run; nothing when it cannot by its form."""
-    reason = _reach(node, names)
+    reason = _reach(node, used.taken(prefix))
     if reason:
         yield Edit(f"{prefix}{_first_line(node)} {reason}", node.lineno)
 
