@@ -136,7 +136,9 @@ def check_hostile(result: CheckResult) -> None:
 
 def test_a_page_that_is_too_long_is_cut_at_section_ends_and_says_so(result: CheckResult) -> None:
     many = tuple(
-        Finding("order/early-read", Severity.ERROR, f"argument {n} " + "é" * 900, Location(f"k{n}.ptx"), why="w" * 900)
+        Finding(
+            "order/early-read", Severity.ERROR, f"argument {n} " + "é" * 900, Location(f"k{n}.ptx"), why=f"w{n}" * 200
+        )
         for n in range(1000)
     )
     page = render_markdown(replace(result, findings=many))
@@ -218,6 +220,21 @@ def test_colour_only_where_it_is_wanted(
 def test_findings_beyond_the_cap_are_counted(result: CheckResult) -> None:
     many = tuple(replace(result.findings[0], identity=(str(n),)) for n in range(45))
     assert "and 15 more findings of 45" in render_text(replace(result, findings=many))
+
+
+def test_findings_with_one_explanation_are_explained_once(result: CheckResult) -> None:
+    warning = Finding("order/movable-load", Severity.WARNING, "m0", Location("k.ptx"), why="because", fix="do this")
+    many = tuple(replace(warning, message=f"m{n}", identity=(str(n),)) for n in range(25))
+    shown = replace(result, findings=(*result.findings, *many))
+    text, page = render_text(shown), render_markdown(shown)
+    assert text.count("why: because") == 1
+    assert page.count("because") == 1
+    assert "`order/movable-load`, 25 findings:" in page
+    assert "- and 5 more" in page
+    assert all(f"m{n}" in text for n in range(25))
+    assert [p.why for p in where_to_look(shown) if "order/movable-load" in p.why] == [
+        "m0 (and 24 more findings of order/movable-load)"
+    ]
 
 
 def test_waived_findings_come_last(result: CheckResult) -> None:

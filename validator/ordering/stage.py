@@ -171,9 +171,11 @@ class _Case:
     def _reason(self, status: Status, outcomes: list[_Outcome], own: list[KernelAudit], findings: list[Finding]) -> str:
         if status in (Status.PROVEN, Status.NOT_APPLICABLE):
             return "; ".join(dict.fromkeys(o.why for o in outcomes))
-        deciding = [f"{o.architecture}: {o.why}" for o in outcomes if o.status is status]
-        deciding += [f"{k.artifact} ({k.arch} {_CODE[k.isa]}): {_why([k])}" for k in own if k.status is status]
-        deciding += [f.message for f in findings if _OUTCOME.get(f.severity) is status]
+        deciding = (
+            [f"{o.architecture}: {o.why}" for o in outcomes if o.status is status]
+            or [f"{k.artifact} ({k.arch} {_CODE[k.isa]}): {_why([k])}" for k in own if k.status is status]
+            or [f.message for f in findings if _OUTCOME.get(f.severity) is status]
+        )
         more = f" (and {len(deciding) - 1} more)" if len(deciding) > 1 else ""
         return (deciding[0] if deciding else status.value) + more
 
@@ -207,7 +209,7 @@ class _Case:
             reason=(reasons[0] + more) if reasons else f"{len(self.supply.blobs)} artifacts read in full",
             evidence=tuple(evidence[self._key(k)].id for k in strangers),
             findings=tuple(f.id for f in findings),
-            strength=_weakest(_STRENGTH[k.isa] for k in self.audit.kernels),
+            strength=Strength.SOURCE,
         )
 
     def _excused(self, skipped: Skipped) -> bool:
@@ -224,7 +226,7 @@ class _Case:
         return Evidence(
             id=obligation.id,
             kind="ordering-artifacts",
-            strength=obligation.strength or Strength.DECLARED,
+            strength=Strength.SOURCE,
             summary=f"{len(blobs)} artifacts, {len(self.audit.kernels)} kernels audited in them",
             status=obligation.status,
             inputs=dict(self.supply.digests),

@@ -23,6 +23,9 @@ BUDGET = 65_536
 MARKER = "<!-- validator:check -->"
 """Lets a bot find its own comment again and replace it."""
 
+_ALIKE = 20
+"""Findings with one explanation that are listed one by one."""
+
 _RESERVE = 600
 """Characters kept for the sentences that say what was cut."""
 
@@ -116,8 +119,8 @@ def _sections(result: CheckResult) -> Iterator[_Section]:
     yield _Section("Assumptions and waivers", tuple(trust), 7)
     places = enumerate(where_to_look(result), 1)
     yield _Section("Where to look", tuple(_place(n, p) for n, p in places), 5)
-    findings = words.by_weight(result.findings)
-    yield _Section("Findings", tuple(map(_finding, findings)), 8, separator="\n\n")
+    findings = words.alike(result.findings)
+    yield _Section("Findings", tuple(map(_alike, findings)), 8, separator="\n\n")
     yield _Section("Claims of the author, not checked here", tuple(_claims(result)), 9)
     yield _Section("Changed files", tuple(_files(result)), 10, head=_FILE_HEAD)
     yield _Section("How to reproduce", (fenced(result.reproduce, "sh"),), 0)
@@ -189,28 +192,46 @@ def _place(number: int, spot: Place) -> str:
     return f"{number}. {code(shorten(where, 200))}: {markdown(shorten(spot.why, 400))}"
 
 
-def _finding(finding: Finding) -> str:
-    waived = " (waived)" if finding.status is Status.WAIVED else ""
-    where = words.place(finding.where)
-    at = f" at {code(shorten(where, 200))}" if where else ""
-    kernel = f", kernel {code(shorten(finding.where.kernel, 160))}" if finding.where.kernel else ""
-    lines = [
-        f"**{finding.severity.value}**{waived} {code(finding.id)}{at}{kernel}  ",
-        markdown(shorten(finding.message, 1000)),
-    ]
-    if finding.count > 1:
-        lines.append(f"({words.plural(finding.count, 'place')} in all)")
-    lines += [f"{n}. {markdown(shorten(step, 300))}" for n, step in enumerate(finding.steps, 1)]
-    if finding.steps:
+def _alike(findings: list[Finding]) -> str:
+    """Findings with one explanation: it stands once, the places are listed."""
+    first = findings[0]
+    lines = [f"{_label(first)}  ", f"{_message(first)}  "]
+    lines += [f"{n}. {markdown(shorten(step, 300))}" for n, step in enumerate(first.steps, 1)]
+    if first.steps:
         lines.append("")
+    if len(findings) > 1:
+        lines = [f"**{first.severity.value}** {code(first.rule)}, {len(findings)} findings:", ""]
+        lines += [f"- {code(f.id)}{_at(f)}: {_message(f)}" for f in findings[:_ALIKE]]
+        if len(findings) > _ALIKE:
+            lines.append(f"- and {len(findings) - _ALIKE:,} more")
+        lines.append("")
+    return "\n".join([*lines, *_explanation(first)])
+
+
+def _label(finding: Finding) -> str:
+    waived = " (waived)" if finding.status is Status.WAIVED else ""
+    kernel = f", kernel {code(shorten(finding.where.kernel, 160))}" if finding.where.kernel else ""
+    return f"**{finding.severity.value}**{waived} {code(finding.id)}{_at(finding)}{kernel}"
+
+
+def _at(finding: Finding) -> str:
+    where = words.place(finding.where)
+    return f" at {code(shorten(where, 200))}" if where else ""
+
+
+def _message(finding: Finding) -> str:
+    count = f" ({words.plural(finding.count, 'place')} in all)" if finding.count > 1 else ""
+    return markdown(shorten(finding.message, 1000)) + count
+
+
+def _explanation(finding: Finding) -> Iterator[str]:
     if finding.why:
-        lines.append(f"*Why it matters*: {markdown(shorten(finding.why, 1000))}  ")
+        yield f"*Why it matters*: {markdown(shorten(finding.why, 1000))}  "
     fix = finding.fix.strip("\n")
     if "\n" in fix:
-        lines += ["*How to mend it*:", "", fenced(shorten(fix, 3000))]
+        yield from ("*How to mend it*:", "", fenced(shorten(fix, 3000)))
     elif fix:
-        lines.append(f"*How to mend it*: {markdown(shorten(fix, 1000))}")
-    return "\n".join(lines)
+        yield f"*How to mend it*: {markdown(shorten(fix, 1000))}"
 
 
 def _claims(result: CheckResult) -> Iterator[str]:

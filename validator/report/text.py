@@ -161,12 +161,18 @@ class _Report:
             yield from self.wrap(f"{evidence.strength.value}: {evidence.summary}", " " * 18, " " * 20)
 
     def findings(self) -> Iterator[str]:
-        ordered = words.by_weight(self.result.findings)
-        for finding in ordered[:MOST_FINDINGS]:
-            yield from self.finding(finding)
-        if len(ordered) > MOST_FINDINGS:
-            rest = words.plural(len(ordered) - MOST_FINDINGS, "more finding")
-            yield f"  and {rest} of {len(ordered):,}: `--format json` holds them all"
+        printed = 0
+        for group in words.alike(self.result.findings):
+            shown = group[: MOST_FINDINGS - printed]
+            if not shown:
+                break
+            printed += len(shown)
+            for finding in shown:
+                yield from self.finding(finding)
+            yield from self.explanation(group[0])
+        if printed < len(self.result.findings):
+            rest = words.plural(len(self.result.findings) - printed, "more finding")
+            yield f"  and {rest} of {len(self.result.findings):,}: `--format json` holds them all"
 
     def finding(self, finding: Finding) -> Iterator[str]:
         waived = " (waived)" if finding.status is Status.WAIVED else ""
@@ -181,6 +187,9 @@ class _Report:
             yield f"{' ' * 12}{words.plural(finding.count, 'place')} in all"
         for step in finding.steps:
             yield from self.wrap(step, " " * 12 + "> ", " " * 14, 400)
+
+    def explanation(self, finding: Finding) -> Iterator[str]:
+        """Why it matters and how to mend it: once for findings that share both."""
         if finding.why:
             yield from self.wrap(f"why: {finding.why}", " " * 12, " " * 14)
         if finding.fix:

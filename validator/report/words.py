@@ -12,6 +12,7 @@ from validator.verdict.result import CheckResult, WaiverUse
 
 __all__ = [
     "Escape",
+    "alike",
     "audit_line",
     "by_weight",
     "change_size",
@@ -57,6 +58,15 @@ def change_size(change: Change) -> str:
 def by_weight(findings: Iterable[Finding]) -> list[Finding]:
     """Open before waived, errors first, then by id: the order of every report."""
     return sorted(findings, key=lambda f: (f.status is Status.WAIVED, _WEIGHT.index(f.severity), f.id))
+
+
+def alike(findings: Iterable[Finding]) -> list[list[Finding]]:
+    """Findings in the order of `by_weight`, those together that break one rule for one reason with one remedy."""
+    groups: dict[tuple[object, ...], list[Finding]] = {}
+    for finding in by_weight(findings):
+        key = (finding.status is Status.WAIVED, finding.severity, finding.rule, finding.why, finding.fix)
+        groups.setdefault(key if not finding.steps else (finding.id,), []).append(finding)
+    return list(groups.values())
 
 
 def switch_line(switch: Switch | None) -> str:

@@ -135,12 +135,18 @@ def _users(obligations: Iterable[Obligation]) -> Counter[str]:
 
 
 def _findings(result: CheckResult, users: Counter[str]) -> Iterator[_Ranked]:
+    """One place for each rule that a kernel (or a file) breaks: the first of its findings, and how many more."""
+    groups: dict[tuple[_Rank, str, str], list[Finding]] = {}
     for finding in result.findings:
-        waived = finding.status is Status.WAIVED
-        rank = _Rank.WAIVED if waived else _SEVERITY[finding.severity]
-        why = f"waived, not mended: {finding.message}" if waived else finding.message
-        where = finding.where
-        yield (rank, -users[finding.id], finding.id), Place(where.path, where.line, where.kernel, why)
+        rank = _Rank.WAIVED if finding.status is Status.WAIVED else _SEVERITY[finding.severity]
+        groups.setdefault((rank, finding.rule, finding.where.kernel or finding.where.path), []).append(finding)
+    for (rank, _, _), found in groups.items():
+        first = found[0]
+        waived = "waived, not mended: " if rank is _Rank.WAIVED else ""
+        more = f" (and {len(found) - 1} more findings of {first.rule})" if len(found) > 1 else ""
+        where = first.where
+        place = Place(where.path, where.line, where.kernel, f"{waived}{first.message}{more}")
+        yield (rank, -max(users[f.id] for f in found), first.id), place
 
 
 def _undecided(result: CheckResult) -> Iterator[_Ranked]:
