@@ -213,6 +213,23 @@ def _constructed(contract: KernelContract, space: Space) -> Iterator[Case]:
             yield case(typical, f"{name} shares memory with {_alias(contract, name)}", "I13", aliased=(name,))
     if has_padding(contract):
         yield case(typical, "unused parts hold NaN", "I7", padding=True)
+    for variant_name in _JOINT:
+        able = [n for n, names in _applicable(contract, probe).items() if variant_name in names]
+        if len(able) > 1:
+            variants = tuple((name, variant_name) for name in able)
+            yield case(typical, f"all at once: {variant_name}", VARIANTS[variant_name].input_class, variants=variants)
+
+
+_JOINT = ("large", "integers", "tiny", "rows", "peaked")
+"""Variants that every argument takes together once: products of large values, exact arithmetic throughout."""
+
+
+def _applicable(contract: KernelContract, case: Case) -> dict[str, list[str]]:
+    return {
+        name: [v.name for v in applicable(fill_of(contract, case, name))]
+        for name, (_, values) in contract.values.items()
+        if values.value is None
+    }
 
 
 def layouts_of(values: Values) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from validator.differential.adequacy import Visibility
 from validator.differential.cases import Case, Inputs, build, cases
 from validator.differential.controls import Controlled, controls
 from validator.differential.judge import Expected, Fault, FaultKind
-from validator.differential.plans import differing, follow
+from validator.differential.plans import attributed, differing, follow
 from validator.differential.runner import Outputs, Played, ReferenceFailed, Runner
 from validator.differential.shapes import Space
 
@@ -141,20 +141,52 @@ def _twice(
     runner: Runner, case: Case, inputs: Inputs, expected: dict[str, Expected]
 ) -> tuple[list[Fault], Outputs | None]:
     """The same values in other buffers, with another poison and another guard pattern: the same result."""
-    slots = len(inputs)
     first: Played = runner.play(case, inputs, expected, slot=0, which=0)
-    if first.outputs is None or first.faults:
-        return list(first.faults), first.outputs
-    second = runner.play(case, inputs, expected, slot=slots, which=1)
-    faults = list(second.faults)
-    if second.outputs is not None:
-        for name, count in differing(runner.contract, expected, first.outputs, second.outputs):
+    if first.outputs is None:
+        return list(first.faults), None
+    second = runner.play(case, inputs, expected, slot=len(inputs), which=1)
+    faults = first.faults or second.faults
+    dirty = []
+    if second.outputs is not None and not any(f.kind is FaultKind.METADATA for f in faults):
+        for name, count in differing(runner.contract, expected, first.outputs, second.outputs, always=True):
             text = (
                 f"{count} elements of {name} change with what stood in outputs, workspaces and around buffers before "
                 "the call: not written, or read from where nothing is promised"
             )
-            faults.append(Fault(FaultKind.DIRTY, name, text, {"elements": count}))
-    return faults, first.outputs
+            dirty.append(Fault(FaultKind.DIRTY, name, text, {"elements": count}))
+    dirty = _by_contents(runner, case, inputs, expected, dirty, first)
+    explained = {f.output for f in dirty if f.kind is FaultKind.DIRTY}
+    rest = tuple(f for f in faults if f.kind not in _OF_VALUE or f.output not in explained)
+    if any(f.kind in _OF_VALUE for f in rest) and runner.attributed < _ATTRIBUTED:
+        runner.attributed += 1
+        rest = tuple(attributed(runner, case, inputs, expected, rest, "after the calls of earlier cases"))
+    return [*dirty, *rest], first.outputs
+
+
+_OF_VALUE = (FaultKind.VALUE, FaultKind.CLASS)
+_ATTRIBUTED = 8
+"""Failures of a kernel for which a new process is started, to see whether earlier calls are to blame."""
+
+
+def _by_contents(
+    runner: Runner, case: Case, inputs: Inputs, expected: dict[str, Expected], dirty: list[Fault], first: Played
+) -> list[Fault]:
+    """Whether it is the old contents that make the difference, or every call gives other bytes anyway."""
+    if not dirty or first.outputs is None:
+        return dirty
+    again = runner.play(case, inputs, expected, slot=0, which=0)
+    if again.outputs is None:
+        return dirty
+    moving = {n for n, _ in differing(runner.contract, expected, first.outputs, again.outputs)}
+    spread = runner.contract.deterministic == "spread"
+    out = []
+    for fault in dirty:
+        if fault.output in moving:
+            text = f"called again with the same values, some elements of {fault.output} differ"
+            out.append(Fault(FaultKind.REPEAT, fault.output, text, fault.figures))
+        elif not spread or first.faults:
+            out.append(fault)
+    return out
 
 
 def shrink(runner: Runner, failed: CaseResult) -> CaseResult:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -55,7 +55,8 @@ class Runner:
     wide: bool = True
     """False once the reference has refused float64: its own types then serve as the exact result too."""
     calls: int = 0
-    _known: dict[int, dict[str, Expected]] = field(default_factory=dict)
+    attributed: int = 0
+    """Failures for which a new process was started to find out why."""
 
     def aliases(self, case: Case) -> dict[str, str]:
         """Argument → argument whose memory it shares in this case."""
@@ -207,7 +208,7 @@ class Runner:
         return outputs, {n: placed_poison for n, placed_poison in poison.items() if n in outputs}
 
     def _moved(self, inputs: Inputs, seed: int) -> Inputs:
-        """float64 inputs, each moved by one rounding error of the promised precision, up or down."""
+        """float64 inputs, each moved by about one rounding error of the promised precision."""
         eps = eps_of(np.dtype(np.float32)) / 2
         match self.contract.compute_dtype:
             case "float64":
@@ -217,8 +218,8 @@ class Runner:
         moved = _widened(inputs)
         for name in float_arguments(inputs):
             source = Source(derived(seed, name))
-            sign = source.below(2, moved[name].shape) * 2.0 - 1.0
-            moved[name] = moved[name] * (1.0 + eps * sign)
+            # Not plus or minus one unit: equal moves of two inputs would cancel in their difference far too often.
+            moved[name] = moved[name] * (1.0 + eps * source.bell(moved[name].shape))
         return moved
 
     def shape(self, case: Case, name: str) -> tuple[int, ...]:

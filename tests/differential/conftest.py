@@ -1,0 +1,88 @@
+"""The small operators of `fixtures/differential`, and the engine over them."""
+
+from __future__ import annotations
+
+import atexit
+import re
+import shutil
+import tempfile
+import tomllib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from validator.differential.engine import KernelResult
+from validator.differential.stage import Trees, run_trees
+from validator.manifest.contract import KernelContract
+from validator.run.sandbox import Limits
+
+FIXTURES = Path(__file__).parents[2] / "fixtures" / "differential"
+OVERLAY = Path(tempfile.mkdtemp())
+"""The head tree: the base with the candidates laid over it, as a change brings them."""
+for _tree in ("base", "head"):
+    shutil.copytree(FIXTURES / _tree, OVERLAY, dirs_exist_ok=True)
+atexit.register(shutil.rmtree, OVERLAY, ignore_errors=True)
+TREES = Trees(OVERLAY, FIXTURES / "base")
+LIMITS = Limits(wall=5, memory=2 << 30)
+SEED = 20261129
+
+
+@dataclass(frozen=True)
+class Planted:
+    """A candidate of the fixtures and what must come of it."""
+
+    module: str
+    name: str
+    kernel: str
+    found: str | None
+
+    @property
+    def target(self) -> str:
+        return f"ops.{self.module}:{self.name}"
+
+
+def planted(module: str) -> list[Planted]:
+    """Every candidate of a fixture module, by the comments above it."""
+    source = (FIXTURES / "head" / "ops" / f"{module}.py").read_text()
+    pattern = re.compile(r"^# kernel: (\w+)\n(?:# found: (\S+)\n)?def (\w+)\(", re.M)
+    return [Planted(module, name, kernel, found or None) for kernel, found, name in pattern.findall(source)]
+
+
+def contract_of(kernel: str, target: str) -> KernelContract:
+    """The fixture contract of a kernel, with this candidate."""
+    tables = tomllib.loads((FIXTURES / "contracts.toml").read_text())["kernels"]
+    (table,) = (t for t in tables if t["match"] == kernel)
+    return KernelContract.model_validate({**table, "candidate": target})
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A test that takes `<module>_candidate` runs once for every candidate of that fixture module."""
+    for name in metafunc.fixturenames:
+        module = name.removesuffix("_candidate")
+        if module != name:
+            found = planted(module)
+            metafunc.parametrize(name, found, ids=[p.name for p in found])
+
+
+@pytest.fixture
+def overlay() -> Path:
+    """The head tree."""
+    return OVERLAY
+
+
+@pytest.fixture
+def contract_for() -> Callable[[Planted], KernelContract]:
+    """The contract of a candidate."""
+    return lambda candidate: contract_of(candidate.kernel, candidate.target)
+
+
+@pytest.fixture
+def engine() -> Callable[..., KernelResult]:
+    """Run the engine on a candidate of the fixtures."""
+
+    def run(candidate: Planted, *, seed: int = SEED, count: int = 60) -> KernelResult:
+        return run_trees(contract_of(candidate.kernel, candidate.target), TREES, seed, count, limits=LIMITS)
+
+    return run
