@@ -44,8 +44,11 @@ def audit(
 
     Exit codes: 0 pass, 1 fail or unproven, 2 could not run, 130 interrupted.
     """
+    import os
+
     from validator.cli.inputs import discover
     from validator.cli.output import Progress, emit, parse_outputs, write_outputs
+    from validator.ordering.artifacts import Artifact, audit_artifacts
     from validator.report.audit_words import headline, verdict_of
 
     files = parse_outputs(outputs, FORMATS)
@@ -54,7 +57,14 @@ def audit(
     inputs = discover(paths)
     progress = Progress(quiet=quiet)
     try:
-        result = audit_inputs(inputs, declared, steps, only=kernels, jobs=jobs, progress=progress)
+        result = audit_artifacts(
+            [Artifact(file.name, path=file.path) for file in inputs],
+            declared,
+            steps,
+            kernel_glob=kernels or None,
+            jobs=jobs or os.cpu_count() or 1,
+            progress=progress,
+        )
     finally:
         progress.close()
     if init_contract:

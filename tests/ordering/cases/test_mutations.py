@@ -115,8 +115,8 @@ def test_a_wait_patched_out_of_the_machine_code_is_noticed(name: str, folder, au
         audit = audited("mutant.cubin", _without(data, [at]), labels.kernels, labels.steps)
         assert not audit.skipped
         assert _caught(audit) is ((name, number) not in EQUIVALENT), (number, [k.reasons for k in audit.kernels])
-    audit = audited("mutant.cubin", _without(data, offsets), labels.kernels, labels.steps)
-    assert _caught(audit)
+    if len(offsets) > 1:
+        assert _caught(audited("mutant.cubin", _without(data, offsets), labels.kernels, labels.steps))
 
 
 # What must change nothing.
