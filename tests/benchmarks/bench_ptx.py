@@ -94,7 +94,7 @@ def read_all(data: bytes) -> list[PtxProgram]:
 def audit_all(data: bytes) -> None:
     """Read and audit every kernel, nothing declared."""
     for program in read_ptx(data, "bench.ptx").programs:
-        audit_program(program, None, artifact="bench.ptx")
+        audit_program(program, None, artifact="bench.ptx", digest=program.digest)
 
 
 def ptxas_seconds(data: bytes) -> float | None:

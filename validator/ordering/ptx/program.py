@@ -85,6 +85,8 @@ class Code:
         self.blocks = blocks_of(expansion, around.name)
         self._only = None if self.inlined else self.frames[0]
         self._operations: dict[tuple[int, str], Operation] = {}
+        self._lines: dict[int, Line] = {}
+        self._files = around.files
         self._last: Statement | None = None
 
     def at(self, index: int) -> tuple[Frame, int]:
@@ -140,6 +142,26 @@ class Code:
             forms = (frame.body.forms[local] for local in frame.body.events)
             counts.update(form.opcode for form in forms if form.unknown)
         return counts
+
+    def line(self, index: int) -> Line:
+        found = self._lines.get(index)
+        if found is None:
+            found = self._lines[index] = self._line(index)
+        return found
+
+    def _line(self, index: int) -> Line:
+        frame, local = self.at(index)
+        source = frame.body.source(local)
+        text = frame.body.line(local)
+        if source is None:
+            return Line(text=text)
+        outermost = source.inlined_at
+        return Line(
+            text=text,
+            file=self._files.get(source.file),
+            line=source.line,
+            inlined_at=None if outermost is None else (self._files.get(outermost[0], "?"), outermost[1]),
+        )
 
     def definitions(self, index: int) -> Iterable[Reg]:
         frame, local = (self._only, index) if self._only is not None else self.at(index)
@@ -242,19 +264,7 @@ class PtxProgram:
         return self.code.operation(index, register)
 
     def line(self, index: int) -> Line:
-        frame, local = self.code.at(index)
-        source = frame.body.source(local)
-        text = frame.body.line(local)
-        if source is None:
-            return Line(text=text)
-        files = self._around.files
-        outermost = source.inlined_at
-        return Line(
-            text=text,
-            file=files.get(source.file),
-            line=source.line,
-            inlined_at=None if outermost is None else (files.get(outermost[0], "?"), outermost[1]),
-        )
+        return (self._code or self._load()).line(index)
 
     def text(self, index: int) -> str:
         frame, local = self.code.at(index)
