@@ -7,6 +7,8 @@ Bad:  `v = ld(box); word[t] = v; while (v == EMPTY) v = ld(box);`
 Bad:  two words loaded, only the first one compared.
 Good: `do v = ld(box); while (v == EMPTY); word[t] = v;`
 
+Mend it by moving every use behind the loop that polls that very word.
+
 What is decided: a value flows unchecked when it reaches a store, an address or an asynchronous operation along a path
 on which no branch that depends on that load has let it pass. Arithmetic on the way is followed; comparisons are checks.
 A branch that goes back to load again passes on its other side; a first look before a loop counts as a check.

@@ -8,6 +8,8 @@ Bad:  launched with PDL, `out[i] = act[i] * 2;` and no wait.
 Good: `cudaGridDependencySynchronize(); out[i] = act[i] * 2;`
 Good: an ordinary launch, declared as `launch = { pdl = false }`.
 
+Mend it with a wait before the first access, or declare the ordinary launch.
+
 Without a contract that says how the kernel is launched, a kernel with neither wait nor trigger is `unproven`: it is
 right only when it is launched without PDL.
 

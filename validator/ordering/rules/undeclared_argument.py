@@ -6,6 +6,8 @@ may not. An argument without a declared role leaves the kernel unproven. The fin
 Bad:  contract without the argument `tab`, which is read before the wait.
 Good: `[[kernels.args]] name = "tab" role = "stable" justification = "host table, written at start-up"`
 
+Mend it by declaring the role of the argument, as the finding prints it.
+
 Not seen: nothing is guessed from names.
 """
 

@@ -6,7 +6,9 @@ warning, because whatever it touches is ordered.
 Bad:  a call to a device function that is linked later, before the wait.
 Good: the function inlined, or called below the wait.
 
-Not seen: what the instruction does. Report the opcode so that it can be added.
+Mend it by inlining the function; report an opcode that is missing here so that it can be added.
+
+Not seen: what the instruction does.
 """
 
 from __future__ import annotations

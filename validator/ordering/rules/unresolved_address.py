@@ -6,6 +6,8 @@ access is unproven. Behind the wait such accesses are only counted.
 Bad:  a pointer returned by a function that is not inlined, dereferenced before the wait.
 Good: the same access below the wait, or the pointer taken from a kernel argument.
 
+Mend it by taking the pointer straight from an argument, or by moving the access below the wait.
+
 Not seen: pointers that pass through memory at addresses that vary.
 """
 

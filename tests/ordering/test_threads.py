@@ -1,0 +1,91 @@
+"""Conditions thread by thread."""
+
+from __future__ import annotations
+
+import pytest
+
+from validator.ordering.dataflow import Flow
+from validator.ordering.program import Const, Guard, Op, Special
+from validator.ordering.threads import Agreement, Threads, describe
+
+ALL = (1 << 1024) - 1
+
+
+def asked(assembly, register, block=None):
+    """(threads for which it may hold, threads for which it may not)."""
+    program = assembly.build()
+    return Threads(Flow(program), block).holds(Guard(register, False), len(program.operations) - 1)
+
+
+@pytest.mark.parametrize(("relation", "want"), [("lt", (1 << 32) - 1), ("eq", 1 << 32), ("ge", ALL & ~((1 << 32) - 1))])
+def test_comparisons_with_the_thread_number(assembler, relation, want):
+    a = assembler("x")
+    p = a.compare(relation, a.tid(), Const(32))
+    assert asked(a, p) == (want, ALL & ~want)
+
+
+def test_warp_number_through_a_shuffle(assembler):
+    a = assembler("x")
+    warp = a.let(Op.SHR, a.tid(), Const(5), width=32)
+    p = a.compare("eq", a.let(Op.SHUFFLE, warp, Const(0), attr="idx", width=32), Const(1))
+    assert asked(a, p)[0] == ((1 << 64) - 1) & ~((1 << 32) - 1)
+
+
+def test_elect_is_one_lane_of_every_warp(assembler):
+    a = assembler("x")
+    p = a.let(Op.ELECT, width=1)
+    mask = asked(a, p, (64, 1, 1))[0]
+    assert mask == 1 | 1 << 32
+
+
+def test_data_decides_nothing(assembler):
+    a = assembler("x", "n")
+    p = a.compare("lt", a.tid(), a.param("n"))
+    assert asked(a, p) == (ALL, ALL)
+
+
+def test_who_agrees(assembler):
+    a = assembler("x", "n")
+    block = a.let(Op.SPECIAL, attr=Special.CTA, width=32)
+    uniform = a.compare("lt", block, a.param("n"))
+    parted = a.compare("lt", a.tid(), a.param("n"))
+    loaded = a.load(a.param("x"))
+    mixed = a.load(a.let(Op.ADD, a.param("x"), a.tid()))
+    program = a.build()
+    threads = Threads(Flow(program), None)
+    at = len(program.operations) - 1
+    kinds = [threads.value(r, at) for r in (uniform, parted, loaded, mixed)]
+    assert kinds == [Agreement.UNIFORM, Agreement.BY_THREAD, Agreement.UNIFORM, Agreement.VARYING]
+
+
+def test_two_dimensions_when_the_block_is_known(assembler):
+    a = assembler("x")
+    p = a.compare("eq", a.let(Op.SPECIAL, attr=Special.TID_Y, width=32), Const(1))
+    assert asked(a, p, (8, 4, 1))[0] == 0xFF00
+    b = assembler("x")
+    q = b.compare("eq", b.let(Op.SPECIAL, attr=Special.TID_Y, width=32), Const(1))
+    assert asked(b, q) == (ALL, ALL)
+
+
+def test_signed_and_unsigned(assembler):
+    a = assembler("x")
+    less = a.let(Op.SUB, a.tid(), Const(1), width=32)
+    signed = a.let(Op.COMPARE, less, Const(0), attr=("lt", True), width=1)
+    unsigned = a.let(Op.COMPARE, less, Const(4), attr=("lt", False), width=1)
+    assert asked(a, signed)[0] == 1
+    assert asked(a, unsigned)[0] == 0b11110
+
+
+@pytest.mark.parametrize(
+    ("mask", "text"),
+    [
+        (0xFFFF, "all threads"),
+        (1, "thread 0"),
+        (0xFF00, "threads 8 and up"),
+        (0x0FF0, "threads 4 to 11"),
+        (0x0003, "threads 0 to 1"),
+        (0, "no thread"),
+    ],
+)
+def test_sets_of_threads_in_words(mask, text):
+    assert describe(mask, 0xFFFF) == text
