@@ -19,6 +19,7 @@ REGISTRIES = (
     ("validator.isolation.rules", "RULES"),
     ("validator.scope.rules", "RULES"),
     ("validator.ordering.rules", "MODULES"),
+    ("validator.ordering.rules", "STEP_MODULES"),
     ("validator.differential.rules", "RULES"),
 )
 """(package, name of its tuple of modules); each module has a `RULE` and, as its docstring, the rule's page."""

@@ -30,11 +30,15 @@ EQUIVALENT = {
 
 
 def _good() -> list[str]:
-    """Folders in which every kernel is labelled proven, whatever the file, and some kernel waits."""
+    """Folders in which every kernel is labelled proven, whatever the file, and some kernel waits.
+
+    Not those with a step: in its light a launch may do without a wait. They have a test of their own.
+    """
     found = []
     for path in sorted(FIXTURES.glob("[rp]*/**/expect.toml")):
         expects = tomllib.loads(path.read_text())["expect"]
-        if all(e["verdict"] == "proven" for e in expects) and any(e["waits"] for e in expects):
+        in_a_step = "[[steps]]" in path.with_name("contract.toml").read_text()
+        if not in_a_step and all(e["verdict"] == "proven" for e in expects) and any(e["waits"] for e in expects):
             found.append(path.parent.relative_to(FIXTURES).as_posix())
     return found
 
@@ -78,6 +82,32 @@ def test_a_wait_moved_to_the_end_is_noticed(name: str, number: int, folder, audi
     audit = audited("mutant.ptx", mutant.encode(), labels.kernels, labels.steps)
     assert not audit.skipped
     assert _caught(audit), [k.reasons for k in audit.kernels]
+
+
+STEP = "patterns/older-activation-in-step"
+
+
+@pytest.mark.parametrize("launch", ["project", "add_residual"])
+def test_a_wait_deleted_from_a_step_is_noticed_where_it_harms(launch: str, folder, audited):
+    """`project` without its wait leaves `embed` open; `add_residual` without its own reads y early."""
+    labels, text = folder(STEP), _ptx(STEP)
+    at = text.index("griddepcontrol.wait;", text.index(f".entry {launch}("))
+    mutant = text[:at] + text[at + len("griddepcontrol.wait;") :]
+    audit = audited("mutant.ptx", mutant.encode(), labels.kernels, labels.steps)
+    assert {k.name for k in audit.kernels if k.status is Status.REFUTED} >= {"add_residual"}
+
+
+def test_a_trigger_moved_above_the_wait_chains(folder, audited):
+    """`project` lets `add_residual` in before `embed` is complete: the fault is the early read of h there."""
+    labels, text = folder(STEP), _ptx(STEP)
+    at = text.index("griddepcontrol.wait;", text.index(".entry project("))
+    mutant = text[:at] + "griddepcontrol.launch_dependents; " + text[at:]
+    audit = audited("mutant.ptx", mutant.encode(), labels.kernels, labels.steps)
+    assert {k.name: k.status.value for k in audit.kernels} == {
+        "embed": "proven",
+        "project": "proven",
+        "add_residual": "refuted",
+    }
 
 
 def _acqbulks(data: bytes) -> list[int]:
