@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import importlib.util
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from validator.ordering.program import EventKind, Isa, Op, Reg
+from validator.ordering.program import Direction, EventKind, Isa, Op, Reg, Space
 from validator.ordering.ptx import PtxProgram, read_ptx
 
 ROOT = Path(__file__).parents[3]
@@ -118,3 +121,37 @@ def test_triton_inline_assembly() -> None:
     line = program.line(loads[0].index)
     assert (line.file or "").endswith("kernel.py")
     assert line.line == 10
+
+
+def check_matmul(program: PtxProgram) -> None:
+    """What `matmul.py` is made to show."""
+    kinds = Counter(event.kind for event in program.events)
+    assert (kinds[EventKind.GRID_WAIT], kinds[EventKind.GRID_TRIGGER]) == (1, 1)
+    assert kinds[EventKind.MBARRIER_INIT] >= 2
+    assert kinds[EventKind.MBARRIER_WAIT] >= 1
+    copies = [e for e in program.events if e.kind is EventKind.ASYNC_COPY]
+    maps = [access for event in copies for access in event.accesses if access.tensormap]
+    assert {access.direction for access in maps} == {Direction.READ, Direction.WRITE}
+    assert all(access.space is Space.GLOBAL and access.address for access in maps)
+    assert {e.group for e in copies} == {"mbarrier", "bulk"}
+    assert any(e.kind is EventKind.ASYNC_READ for e in program.events)
+    assert any(e.kind is EventKind.PROXY_FENCE and e.proxy == "tensormap" for e in program.events)
+    assert any(e.opcode.startswith("tensormap.cp_fenceproxy") for e in program.events)
+    assert program.unknown == {}
+
+
+@pytest.mark.parametrize("arch", ["sm_90a", "sm_100a"])
+def test_stored_triton_matmul(arch: str) -> None:
+    (program,) = programs(FIXTURES / "ptx" / f"matmul.{arch}.ptx")
+    check_matmul(program)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="Triton is not installed")
+@pytest.mark.parametrize("capability", [90, 100])
+def test_compiled_triton_matmul(capability: int, examine: Examine) -> None:
+    command = [sys.executable, str(FIXTURES / "ptx" / "matmul.py"), str(capability)]
+    done = subprocess.run(command, check=True, capture_output=True, timeout=300)
+    (program,) = read_ptx(done.stdout, "matmul.ptx").programs
+    examine(program)
+    check_matmul(program)
