@@ -23,7 +23,20 @@ from validator.differential.shapes import Dims, Space, shape_of
 from validator.manifest.contract import KernelContract, Role, Values
 from validator.manifest.dims import parse_expression
 
-__all__ = ["PLANS", "Case", "Inputs", "build", "cases", "from_json", "is_written", "judged_arguments"]
+__all__ = [
+    "CASE_SCHEMA",
+    "PLANS",
+    "Case",
+    "Inputs",
+    "build",
+    "case_text",
+    "cases",
+    "is_written",
+    "judged_arguments",
+    "load_case",
+]
+
+CASE_SCHEMA = "validator/case/1"
 
 Inputs = dict[str, Any]
 """Argument → numpy array, or a Python number for one passed by value; in the callable's order."""
@@ -78,7 +91,7 @@ class Case:
         return "; ".join(parts) + f"; plan {self.plan}"
 
 
-def from_json(data: dict[str, Any]) -> Case:
+def _from_json(data: dict[str, Any]) -> Case:
     """A stored case. Raises `DifferentialError` when it is not one."""
     try:
         pairs: dict[str, Any] = {k: tuple((str(a), b) for a, b in data.get(k, ())) for k in _PAIRS}
@@ -90,6 +103,23 @@ def from_json(data: dict[str, Any]) -> Case:
     if unknown:
         raise DifferentialError(f"the case names {', '.join(map(repr, unknown))}, which this version does not know")
     return case
+
+
+def case_text(case: Case) -> str:
+    """A case as one line of JSON: what `validator replay` takes and what a corpus holds."""
+    plain = {k: v for k, v in asdict(case).items() if v not in ((), "", False)}
+    return json.dumps({"schema": CASE_SCHEMA, **plain}, separators=(",", ":"))
+
+
+def load_case(text: str, where: str) -> Case:
+    """The case of one such line. Raises `DifferentialError`."""
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise DifferentialError(f"{where}: not JSON: {error}") from None
+    if not isinstance(data, dict) or data.pop("schema", None) != CASE_SCHEMA:
+        raise DifferentialError(f'{where}: not a case ("schema": "{CASE_SCHEMA}" comes first)')
+    return _from_json(data)
 
 
 def is_written(role: Role | None, values: Values) -> bool:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import fnmatch
 import hashlib
+import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from validator.differential.cases import case_text
 from validator.differential.coverage import coverage, not_covered
 from validator.differential.engine import CaseResult, KernelResult, run_kernel
 from validator.differential.errors import DifferentialError
@@ -22,7 +24,7 @@ from validator.run.sandbox import Limits, TreeReader, Worker, write_tree
 from validator.stage import StageContext
 from validator.verdict.model import Evidence, Finding, Location, Obligation, StageResult, Status, Strength
 
-__all__ = ["Trees", "granted", "run", "run_trees", "runner_for", "settle"]
+__all__ = ["Trees", "granted", "run", "run_trees", "runner_for", "settle", "unsettled"]
 
 STATEMENT = "every kernel's new path computes what its reference computes, on inputs that the contract allows"
 _VOID_SHARE = 0.5
@@ -35,6 +37,10 @@ class Trees:
 
     head: Path
     base: Path
+
+    def below(self, root: str) -> Trees:
+        """The same trees, from a folder in them on."""
+        return Trees(self.head / root, self.base / root)
 
 
 def run(context: StageContext) -> StageResult:
@@ -52,7 +58,7 @@ def run(context: StageContext) -> StageResult:
             result = _kernel(context, contract, written)
         except ValidatorError as error:
             reason = "could not be examined: " + "; ".join(map(str, error.problems))
-            result = StageResult((_unsettled(contract, reason),))
+            result = StageResult((unsettled(contract, reason),))
         obligations += result.obligations
         evidence += result.evidence
         findings += result.findings
@@ -61,7 +67,7 @@ def run(context: StageContext) -> StageResult:
 
 def _kernel(context: StageContext, contract: KernelContract, written: dict[str, Trees]) -> StageResult:
     if contract.candidate is None:
-        return StageResult((_unsettled(contract, "the manifest names no CPU callable (`candidate`), nothing was run"),))
+        return StageResult((unsettled(contract, "the manifest names no CPU callable (`candidate`), nothing was run"),))
     root = contract.import_root
     if root not in written:
         written[root] = _write_trees(context, root, len(written))
@@ -73,7 +79,7 @@ def _kernel(context: StageContext, contract: KernelContract, written: dict[str, 
         f"candidate {contract.candidate}": _module_digest(context.change.head_tree, root, contract.candidate),
         f"reference {contract.reference}": _module_digest(context.change.base_tree, root, contract.reference or ":"),
     }
-    return settle(capped, result, count, inputs, findings, f"--seed {context.seed}")
+    return settle(capped, result, count, inputs, findings)
 
 
 def _write_trees(context: StageContext, root: str, index: int) -> Trees:
@@ -179,10 +185,9 @@ def settle(
     needed: int,
     inputs: dict[str, str],
     findings: Sequence[Finding] = (),
-    reproduce: str = "",
 ) -> StageResult:
     """What a kernel's run means: its obligation, the evidence, and a finding for every kind of fault."""
-    found = (*findings, *_findings(contract, result, reproduce))
+    found = (*findings, *_findings(contract, result))
     status, reason = _status(contract, result, needed, found)
     rows = coverage(contract, [r.case for r in result.results])
     ident = f"differential/{contract.match}"
@@ -230,7 +235,7 @@ def settle(
     return StageResult((obligation,), (evidence,), found)
 
 
-def _unsettled(contract: KernelContract, reason: str) -> Obligation:
+def unsettled(contract: KernelContract, reason: str) -> Obligation:
     return Obligation(
         f"differential/{contract.match}",
         f"{contract.match}: the new path computes what its reference computes",
@@ -266,7 +271,7 @@ def _unenforced(result: KernelResult) -> Iterator[str]:
             yield f"the candidate ran without confinement of {name} on this machine ({state})"
 
 
-def _findings(contract: KernelContract, result: KernelResult, reproduce: str) -> Iterator[Finding]:
+def _findings(contract: KernelContract, result: KernelResult) -> Iterator[Finding]:
     """One finding per rule and output, told by the smallest case that shows it."""
     groups: dict[tuple[str, str], list[tuple[CaseResult, Fault]]] = {}
     for failed in result.of("failed"):
@@ -281,7 +286,7 @@ def _findings(contract: KernelContract, result: KernelResult, reproduce: str) ->
             f"{contract.match}: {fault.message}",
             Location((contract.candidate or "").partition(":")[0].replace(".", "/") + ".py", kernel=contract.match),
             why=f"{len(shown)} of {len(result.results)} cases show it" + (f" ({figures})" if figures else ""),
-            fix=f"validator replay {first.case.id} {reproduce}".strip(),
+            fix=f"validator replay {shlex.quote(case_text(first.case))} --manifest FILE",
             steps=(f"input: {first.case.words()}", f"made because: {first.case.origin}", f"case {first.case.id}"),
             identity=(contract.match, output),
             count=len(shown),

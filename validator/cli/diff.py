@@ -1,0 +1,148 @@
+"""`validator diff` and `validator replay`: candidates against their references, outside of a whole check."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from validator.differential.cases import Case
+    from validator.differential.stage import Trees
+    from validator.manifest.contract import KernelContract
+
+__all__ = ["diff", "replay"]
+
+_MANIFEST = click.option("--manifest", required=True, metavar="FILE", help="Contracts: a manifest or its kernel part.")
+_TREE = click.option("--tree", default=".", show_default=True, metavar="DIR", help="Folder with the candidates.")
+_BASE = click.option(
+    "--base", metavar="REF-or-DIR", help="Where references come from. [default: the tree itself, which proves less]"
+)
+
+
+@click.command()
+@_MANIFEST
+@_TREE
+@_BASE
+@click.option("--kernel", "glob", default="*", metavar="GLOB", help="Only kernels of this name.")
+@click.option("--cases", "count", type=click.IntRange(0, 100_000), default=100, show_default=True, help="Random ones.")
+@click.option("--seed", type=click.IntRange(0, 2**63 - 1), help="Root of every random choice. [default: random]")
+@click.option("--corpus", metavar="DIR", help="Stored cases, tried first; what fails is added to it.")
+@click.option("--format", "format_", type=click.Choice(("text", "json")), default="text", show_default=True)
+@click.option("-q", "--quiet", is_flag=True, help="No progress.")
+def diff(
+    manifest: str,
+    tree: str,
+    base: str | None,
+    glob: str,
+    count: int,
+    seed: int | None,
+    corpus: str | None,
+    format_: str,
+    quiet: bool,
+) -> int:
+    """Run every candidate of a manifest against its reference.
+
+    Exit codes: 0 pass, 1 fail or unproven, 2 could not run, 130 interrupted.
+    """
+    import json
+    import secrets
+
+    from validator.cli.output import Progress, emit
+    from validator.differential.document import diff_document, verdict_of
+    from validator.differential.session import run_contracts, store_cases, stored_cases
+    from validator.differential.text import run_text
+
+    contracts = _contracts(manifest, glob)
+    first = stored_cases(Path(corpus)) if corpus else ()
+    seed = secrets.randbits(32) if seed is None else seed
+    progress = Progress(quiet=quiet)
+    try:
+        with _trees(tree, base) as trees:
+            ran = run_contracts(contracts, trees, seed, count, first, progress, trusted=base is not None)
+    finally:
+        progress.close()
+    if corpus:
+        store_cases(Path(corpus), [result for _, result, _ in ran if result is not None])
+    if format_ == "json":
+        emit(json.dumps(diff_document(seed, ran), indent=2) + "\n")
+    else:
+        emit(run_text(ran, verdict_of([stage for _, _, stage in ran]).value))
+    return 0 if verdict_of([stage for _, _, stage in ran]).value == "pass" else 1
+
+
+@click.command()
+@click.argument("case", metavar="CASE")
+@_MANIFEST
+@_TREE
+@_BASE
+def replay(case: str, manifest: str, tree: str, base: str | None) -> int:
+    """Run one case again. CASE is a stored case: a file, or its one line of JSON.
+
+    Exit codes: 0 the candidate is right, 1 it is wrong or nothing is shown, 2 could not run, 130 interrupted.
+    """
+    from validator.cli.output import emit
+    from validator.differential.session import replay_case
+    from validator.differential.text import replay_text
+
+    stored = _case(case)
+    matching = [c for c in _contracts(manifest, "*") if c.match == stored.kernel]
+    if not matching:
+        raise click.UsageError(f"{manifest}: has no kernel {stored.kernel!r}, which the case is for")
+    with _trees(tree, base) as trees:
+        result = replay_case(matching[0], trees, stored)
+    emit(replay_text(result))
+    return 0 if result.status == "passed" else 1
+
+
+def _case(argument: str) -> Case:
+    from validator.differential.cases import load_case
+
+    if argument.lstrip().startswith("{"):
+        return load_case(argument, "CASE")
+    return load_case(_read(argument).decode("utf-8", "replace"), argument)
+
+
+def _contracts(path: str, glob: str) -> list[KernelContract]:
+    import fnmatch
+
+    from validator.manifest.load import load_contract
+
+    contracts, _ = load_contract(_read(path), path)
+    chosen = [c for c in contracts if fnmatch.fnmatchcase(c.match, glob)]
+    if not chosen:
+        raise click.UsageError(f"{path}: no kernel of the name {glob!r}; there are {[c.match for c in contracts]}")
+    return chosen
+
+
+def _read(path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise click.UsageError(f"{path}: {error.strerror or error}") from None
+
+
+@contextmanager
+def _trees(tree: str, base: str | None) -> Iterator[Trees]:
+    """The two folders callables are imported from; a revision is written out of git objects first."""
+    import tempfile
+
+    from validator.differential.stage import Trees
+
+    head = Path(tree).absolute()
+    if not head.is_dir():
+        raise click.UsageError(f"--tree {tree}: no such folder")
+    if base is None or Path(base).is_dir():
+        yield Trees(head, Path(base).absolute() if base else head)
+        return
+    from validator.change.git import Repository
+    from validator.run.sandbox import write_tree
+
+    with tempfile.TemporaryDirectory() as folder:
+        repository = Repository(head)
+        write_tree(repository.tree(repository.resolve(base)), Path(folder))
+        yield Trees(head, Path(folder))
