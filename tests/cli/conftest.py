@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.repository import RepositoryBuilder
+
 GOLDEN = Path(__file__).parent / "golden"
 UPDATE = "VALIDATOR_UPDATE_GOLDEN=1 pytest tests/cli"
 KEPT = ("PATH", "HOME", "TMPDIR")
@@ -49,30 +51,10 @@ def cli() -> Cli:
     return run
 
 
-class Repo:
-    """A git repository with fixed author and time, so that the same files give the same ids."""
+class Repo(RepositoryBuilder):
+    """A repository with a work tree, for changes that are easier told as files than as trees."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        path.mkdir(parents=True)
-        self.git("init", "-q", "-b", "main")
-
-    def git(self, *args: str) -> str:
-        identity = {
-            f"GIT_{who}_{what}": value
-            for who in ("AUTHOR", "COMMITTER")
-            for what, value in (("NAME", "t"), ("EMAIL", "t@t.example"), ("DATE", "2026-01-01T00:00:00Z"))
-        }
-        done = subprocess.run(
-            ["git", "-c", "core.hooksPath=/dev/null", "-c", "protocol.file.allow=always", *args],
-            cwd=self.path,
-            env={**os.environ, **identity, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"},
-            capture_output=True,
-            check=True,
-        )
-        return done.stdout.decode().strip()
-
-    def commit(self, files: Mapping[str | bytes, str | bytes], branch: str | None = None) -> str:
+    def write(self, files: Mapping[str | bytes, str | bytes], branch: str | None = None) -> str:
         """Write the files, commit everything, return the commit's id."""
         if branch:
             self.git("checkout", "-q", "-B", branch)
@@ -137,7 +119,7 @@ def manifest() -> Callable[..., str]:
 def repo(tmp_path: Path) -> Repo:
     """A repository with a policy on `main`."""
     made = Repo(tmp_path / "repo")
-    made.commit({"policies/policy.toml": POLICY, "stock/decode.py": "def decode():\n    pass\n"})
+    made.write({"policies/policy.toml": POLICY, "stock/decode.py": "def decode():\n    pass\n"})
     return made
 
 

@@ -33,7 +33,7 @@ def document(ran: Any) -> dict[str, Any]:
 @pytest.fixture
 def plain(repo: Any, manifest: Manifest) -> Any:
     """A change that brings no kernel and stays inside its own folder."""
-    repo.commit({"rfcs/kda.toml": manifest(), "fast/kda/model.py": "def f():\n    return 1\n"}, "kda")
+    repo.write({"rfcs/kda.toml": manifest(), "fast/kda/model.py": "def f():\n    return 1\n"}, "kda")
     return repo
 
 
@@ -123,12 +123,12 @@ def test_a_change_that_edits_its_own_policy_fails_and_nothing_waives_it(
     cli: Callable, repo: Any, manifest: Manifest
 ) -> None:
     edited = repo.path / "policies/policy.toml"
-    repo.commit({"rfcs/kda.toml": manifest(), "policies/policy.toml": edited.read_text() + "\n# looser\n"}, "kda")
+    repo.write({"rfcs/kda.toml": manifest(), "policies/policy.toml": edited.read_text() + "\n# looser\n"}, "kda")
     found = document(check(cli, repo, "--format", "json"))
     finding = next(f for f in found["findings"] if f["rule"] == "gate/policy-edited")
     assert found["verdict"] == "fail"
     repo.git("checkout", "-q", "main")
-    base = repo.commit({"policies/waivers/w.toml": waiver(finding["id"])})
+    base = repo.write({"policies/waivers/w.toml": waiver(finding["id"])})
     repo.git("checkout", "-q", "kda")
     repo.git("merge", "-q", "-m", "m", base)
     again = document(check(cli, repo, "--format", "json"))
@@ -138,13 +138,13 @@ def test_a_change_that_edits_its_own_policy_fails_and_nothing_waives_it(
 
 def test_a_waiver_of_the_base_covers_its_finding_alone(cli: Callable, repo: Any, manifest: Manifest) -> None:
     files = {"rfcs/kda.toml": manifest(), "fast/kda/blob.py": b"\0\1", "fast/kda/other.py": b"\0\2"}
-    repo.commit(files, "kda")
+    repo.write(files, "kda")
     before = document(check(cli, repo, "--format", "json"))
     wanted = {f["where"]["path"]: f["id"] for f in before["findings"] if f["rule"] == "isolation/binary-file"}
     assert set(wanted) == {"fast/kda/blob.py", "fast/kda/other.py"}
     for path, text in (("a", waiver(wanted["fast/kda/blob.py"])), ("b", waiver(wanted["fast/kda/other.py"]))):
         repo.git("checkout", "-q", "main")
-        base = repo.commit({f"policies/waivers/{path}.toml": text})
+        base = repo.write({f"policies/waivers/{path}.toml": text})
         repo.git("checkout", "-q", "kda")
         repo.git("merge", "-q", "-m", "m", base)
         found = document(check(cli, repo, "--format", "json"))
@@ -212,8 +212,8 @@ def test_not_a_repository(cli: Callable, tmp_path: Path) -> None:
 def test_no_policy_at_the_base(cli: Callable, repo: Any) -> None:
     repo.git("checkout", "-q", "--orphan", "bare")
     repo.git("rm", "-rfq", ".")
-    base = repo.commit({"x": "1"})
-    ran = check(cli, repo, base=base, head=repo.commit({"x": "2"}))
+    base = repo.write({"x": "1"})
+    ran = check(cli, repo, base=base, head=repo.write({"x": "2"}))
     assert ran.code == 2
     assert "no policy at the base revision" in ran.err
     assert "validator init" in ran.err
@@ -221,7 +221,7 @@ def test_no_policy_at_the_base(cli: Callable, repo: Any) -> None:
 
 def test_no_common_commit(cli: Callable, repo: Any) -> None:
     repo.git("checkout", "-q", "--orphan", "other")
-    repo.commit({"x": "1"})
+    repo.write({"x": "1"})
     ran = check(cli, repo, head="other")
     assert ran.code == 2
     assert "no merge base" in ran.err
@@ -229,8 +229,8 @@ def test_no_common_commit(cli: Callable, repo: Any) -> None:
 
 def test_a_policy_with_mistakes_is_2_with_all_of_them(cli: Callable, repo: Any) -> None:
     repo.git("checkout", "-q", "main")
-    repo.commit({"policies/policy.toml": 'schema = "validator/policy/1"\nnmae = "x"\n[ordering]\nrequired = 3\n'})
-    ran = check(cli, repo, head=repo.commit({"x": "2"}, "kda"))
+    repo.write({"policies/policy.toml": 'schema = "validator/policy/1"\nnmae = "x"\n[ordering]\nrequired = 3\n'})
+    ran = check(cli, repo, head=repo.write({"x": "2"}, "kda"))
     assert ran.code == 2
     assert "nmae" in ran.err
     assert "required" in ran.err
@@ -239,7 +239,7 @@ def test_a_policy_with_mistakes_is_2_with_all_of_them(cli: Callable, repo: Any) 
 
 @pytest.mark.parametrize("text", ["not toml [", 'schema = "validator/manifest/1"\nid = 3\nbogus = 1\n', "\0\1\2", ""])
 def test_a_manifest_that_cannot_be_read_is_a_finding(cli: Callable, repo: Any, text: str) -> None:
-    repo.commit({"rfcs/kda.toml": text}, "kda")
+    repo.write({"rfcs/kda.toml": text}, "kda")
     ran = check(cli, repo, "--format", "json")
     found = document(ran)
     assert ran.code == 1
@@ -250,7 +250,7 @@ def test_a_manifest_that_cannot_be_read_is_a_finding(cli: Callable, repo: Any, t
 
 
 def test_no_manifest_is_a_finding(cli: Callable, repo: Any) -> None:
-    repo.commit({"stock/decode.py": "x = 1\n"}, "kda")
+    repo.write({"stock/decode.py": "x = 1\n"}, "kda")
     found = document(check(cli, repo, "--format", "json"))
     assert found["manifest"] is None
     assert any(f["rule"] == "scope/manifest-missing" for f in found["findings"])
@@ -265,7 +265,7 @@ def test_a_change_of_nothing_never_passes(cli: Callable, repo: Any) -> None:
 
 def test_policies_from_a_revision_and_a_folder(cli: Callable, plain: Any, tmp_path: Path) -> None:
     plain.git("checkout", "-q", "-B", "strict", "main")
-    plain.commit({"policies/policy.toml": 'schema = "validator/policy/1"\nname = "strict"\n'})
+    plain.write({"policies/policy.toml": 'schema = "validator/policy/1"\nname = "strict"\n'})
     found = document(check(cli, plain, "--policies", "strict", "--format", "json"))
     assert found["policy"]["name"] == "strict"
     folder = tmp_path / "trusted"
@@ -307,7 +307,7 @@ HOSTILE = [
 
 
 def test_hostile_paths_do_nothing_in_any_format(cli: Callable, repo: Any, manifest: Manifest, tmp_path: Path) -> None:
-    repo.commit({"rfcs/kda.toml": manifest(), **dict.fromkeys(HOSTILE, b"\x00binary")}, "kda")
+    repo.write({"rfcs/kda.toml": manifest(), **dict.fromkeys(HOSTILE, b"\x00binary")}, "kda")
     md = tmp_path / "out.md"
     ran = check(cli, repo, "--output", f"markdown={md}")
     assert ran.code == 1
@@ -341,7 +341,7 @@ def test_configuration_that_wants_to_run_programs_runs_none(cli: Callable, plain
 
 
 def test_kernel_code_without_declared_kernels_is_unproven(cli: Callable, repo: Any, manifest: Manifest) -> None:
-    repo.commit({"rfcs/kda.toml": manifest(), "fast/kda/k.py": "import triton\n"}, "kda")
+    repo.write({"rfcs/kda.toml": manifest(), "fast/kda/k.py": "import triton\n"}, "kda")
     found = document(check(cli, repo, "--format", "json"))
     status = {o["id"]: o for o in found["obligations"]}["ordering"]
     assert status["status"] == "unproven"
@@ -385,7 +385,7 @@ def test_a_first_commit_is_judged_by_a_policy_from_elsewhere(
 ) -> None:
     repo.git("checkout", "-q", "--orphan", "fresh")
     repo.git("rm", "-rfq", ".")
-    repo.commit({"rfcs/kda.toml": manifest(), "fast/kda/x.py": "x = 1\n"})
+    repo.write({"rfcs/kda.toml": manifest(), "fast/kda/x.py": "x = 1\n"})
     folder = tmp_path / "policies"
     folder.mkdir()
     (folder / "p.toml").write_text('schema = "validator/policy/1"\n')
@@ -406,7 +406,7 @@ def test_every_mistake_of_a_manifest_is_reported_with_its_line(cli: Callable, re
     ):
         assert right in text
         text = text.replace(right, wrong)
-    repo.commit({"rfcs/kda.toml": text}, "kda")
+    repo.write({"rfcs/kda.toml": text}, "kda")
     found = document(check(cli, repo, "--format", "json"))
     said = [f for f in found["findings"] if f["rule"] == "scope/manifest-invalid"]
     words = " ".join(f["message"] + f["fix"] for f in said)

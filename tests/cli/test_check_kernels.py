@@ -27,8 +27,8 @@ def build(repo: Any, manifest: Callable[..., str], source: Path, suffixes: tuple
     artifacts = "".join(f'\n[[artifacts]]\npath = "fast/kda/{p.name}"\n' for p in files)
     text = manifest(more=artifacts + contract).replace('["sm_100a"]', json.dumps(archs))
     repo.git("checkout", "-q", "main")
-    repo.commit({"policies/policy.toml": POLICY})
-    repo.commit({"rfcs/kda.toml": text, **{f"fast/kda/{p.name}": p.read_bytes() for p in files}}, "kda")
+    repo.write({"policies/policy.toml": POLICY})
+    repo.write({"rfcs/kda.toml": text, **{f"fast/kda/{p.name}": p.read_bytes() for p in files}}, "kda")
     return archs
 
 
@@ -85,7 +85,7 @@ def test_ptx_alone_says_what_it_leaves_open(cli: Callable, repo: Any, manifest: 
     assert (code, found["verdict"]) == (0, "pass")
     assert any(text.startswith("the machine code that ptxas makes of") for text in found["not_covered"])
     repo.git("checkout", "-q", "main")
-    repo.commit({"policies/policy.toml": POLICY + '\n[ordering]\nmin_strength = "proof-on-machine-code"\n'})
+    repo.write({"policies/policy.toml": POLICY + '\n[ordering]\nmin_strength = "proof-on-machine-code"\n'})
     code, found = check(cli, repo)
     assert (code, found["verdict"]) == (1, "unproven")
     assert any("asks for proof-on-machine-code" in o["reason"] for o in found["obligations"])
@@ -96,7 +96,7 @@ def test_a_damaged_artifact_is_unproven_and_no_crash(cli: Callable, repo: Any, m
     for name in repo.git("ls-files", "fast").split():
         path = repo.path / name
         path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-    repo.commit({"fast/kda/x.cubin": b"\x7fELF\2\1\1" + b"\xff" * 600}, "kda")
+    repo.write({"fast/kda/x.cubin": b"\x7fELF\2\1\1" + b"\xff" * 600}, "kda")
     code, found = check(cli, repo)
     assert (code, found["verdict"]) == (1, "unproven")
     assert not any("internal error" in o["reason"] for o in found["obligations"])

@@ -219,7 +219,7 @@ def test_init_refuses_an_id_that_is_none(cli: Callable, tmp_path: Path, id_: str
 
 def test_ctrl_c_is_130_and_leaves_nothing(repo, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     """The run is stopped inside a stage: no output file, no bundle, no traceback."""
-    head = repo.commit({"fast/kda/x.py": "x = 1\n"}, "kda")
+    head = repo.write({"fast/kda/x.py": "x = 1\n"}, "kda")
     out, bundle = tmp_path / "out.json", tmp_path / "bundle"
     script = (
         "import sys, time\n"

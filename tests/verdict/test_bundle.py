@@ -58,6 +58,14 @@ def test_missing_extra_and_linked_files_are_named(tmp_path: Path) -> None:
     }
 
 
+def test_a_linked_folder_is_named(tmp_path: Path) -> None:
+    write(tmp_path / "b")
+    (tmp_path / "b/more").symlink_to(tmp_path)
+    assert [(p.where, p.what) for p in verify_bundle(tmp_path / "b")] == [
+        ("more", "is not listed in the bundle's manifest")
+    ]
+
+
 def test_a_rewritten_verdict_is_found_even_with_matching_digests(tmp_path: Path) -> None:
     forged = json.loads(RESULT)
     forged["obligations"][0]["status"] = "refuted"

@@ -46,6 +46,9 @@ SCHEMAS: dict[str, Published] = {
         "the kernel part of a manifest, for `audit --contract`", _of_name("validator.manifest.model", "Contract")
     ),
     "policy": Published("policies/*.toml (validator/policy/1)", _of_name("validator.policy.model", "Policy")),
+    "waivers": Published(
+        "policies/waivers/*.toml (validator/waivers/1)", _of_name("validator.policy.waivers", "WaiverFile")
+    ),
     "audit": Published(
         "result of `validator audit` (validator/audit/1)", _of_name("validator.report.audit_document", "AuditDocument")
     ),

@@ -180,7 +180,9 @@ def verify_bundle(folder: Path) -> tuple[Problem, ...]:
 
 def _verify_files(bundle: Bundle) -> list[Problem]:
     listed = bundle.manifest["files"]
-    found = {p.relative_to(bundle.folder).as_posix(): p for p in bundle.folder.rglob("*") if not p.is_dir()}
+    found = {
+        p.relative_to(bundle.folder).as_posix(): p for p in bundle.folder.rglob("*") if p.is_symlink() or not p.is_dir()
+    }
     extra = sorted(set(found) - set(listed) - {MANIFEST})
     problems = [Problem("is not listed in the bundle's manifest", name) for name in extra]
     for name, entry in sorted(listed.items()):
