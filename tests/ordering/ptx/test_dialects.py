@@ -155,3 +155,28 @@ def test_compiled_triton_matmul(capability: int, examine: Examine) -> None:
     (program,) = read_ptx(done.stdout, "matmul.ptx").programs
     examine(program)
     check_matmul(program)
+
+
+@pytest.mark.parametrize("arch", ["sm_90a", "sm_100a"])
+def test_stored_cutlass_tensor_copy(arch: str) -> None:
+    (program,) = programs(FIXTURES / "ptx" / f"tma.{arch}.ptx")
+    (copy,) = [e for e in program.events if e.kind is EventKind.ASYNC_COPY]
+    read = next(access for access in copy.accesses if access.tensormap)
+    (pointer,) = read.address
+    assert isinstance(pointer, Reg)
+    writers = {r: i for i in range(program.blocks[-1].stop) for r in program.definitions(i)}
+    generic = program.operation(writers[pointer], pointer)
+    assert generic.attr == "cvta.param"
+    source = generic.args[0]
+    assert isinstance(source, Reg)
+    assert program.operation(writers[source], source).attr == 0
+    assert program.operation(writers[source], source).op is Op.PARAM_ADDRESS
+    (wait,) = [e for e in program.events if e.kind is EventKind.MBARRIER_WAIT]
+    assert wait.barrier == copy.barrier
+    elected = [
+        r
+        for i in range(program.blocks[-1].stop)
+        for r in program.definitions(i)
+        if program.operation(i, r).op is Op.ELECT
+    ]
+    assert len(elected) == 3

@@ -22,11 +22,12 @@ PIECES = [
     *b"cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes wgmma.mma_async mbarrier.".split(),
 ]
 SECONDS = 5.0
+"""Of CPU time, so that a busy machine changes nothing."""
 Examine = Callable[[PtxProgram], int]
 
 
 def survive(data: bytes, examine: Examine) -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     refused: PtxError | None = None
     try:
         for program in read_ptx(data, "fuzz").programs:
@@ -34,7 +35,7 @@ def survive(data: bytes, examine: Examine) -> None:
     except PtxError as error:
         refused = error
     assert refused is None or (refused.line >= 1 and "fuzz:" in str(refused))
-    assert time.perf_counter() - start < SECONDS
+    assert time.process_time() - start < SECONDS
 
 
 relaxed = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
