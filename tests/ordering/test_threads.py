@@ -62,9 +62,37 @@ def test_two_dimensions_when_the_block_is_known(assembler):
     a = assembler("x")
     p = a.compare("eq", a.let(Op.SPECIAL, attr=Special.TID_Y, width=32), Const(1))
     assert asked(a, p, (8, 4, 1))[0] == 0xFF00
-    b = assembler("x")
-    q = b.compare("eq", b.let(Op.SPECIAL, attr=Special.TID_Y, width=32), Const(1))
-    assert asked(b, q) == (ALL, ALL)
+
+
+def test_rows_of_a_block_of_unknown_size(assembler):
+    a = assembler("x")
+    p = a.compare("eq", a.let(Op.SPECIAL, attr=Special.TID_Y, width=32), Const(0))
+    program = a.build()
+    flat = Threads(Flow(program), None)
+    flat.holds(Guard(p, False), 2)
+    assert flat.wants_rows
+    rows = Threads(Flow(program), None, rows=True)
+    may, may_not = rows.holds(Guard(p, False), 2)
+    assert may & ALL == ALL
+    assert not may & may_not
+    assert may_not
+
+
+def test_the_rank_in_a_block_of_unknown_size(assembler):
+    """x + ntid.x * (y + ntid.y * z) == 0 surely holds for (0, 0, 0) and surely not for (1, 0, 0)."""
+    a = assembler("x")
+    x, y, z, nx, ny = (
+        a.let(Op.SPECIAL, attr=s, width=32)
+        for s in (Special.TID_X, Special.TID_Y, Special.TID_Z, Special.NTID_X, Special.NTID_Y)
+    )
+    plane = a.let(Op.ADD, y, a.let(Op.MUL, ny, z, width=32), width=32)
+    p = a.compare("eq", a.let(Op.ADD, x, a.let(Op.MUL, nx, plane, width=32), width=32), Const(0))
+    program = a.build()
+    may, may_not = Threads(Flow(program), None, rows=True).holds(Guard(p, False), len(program.operations) - 1)
+    assert may & 3 == 1
+    assert may_not & 3 == 2
+    beyond = (may & may_not) >> 1024
+    assert beyond
 
 
 def test_signed_and_unsigned(assembler):

@@ -16,11 +16,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
+
 from validator.ordering.masks import Masks
 from validator.ordering.program import Event, EventKind
 from validator.ordering.provenance import Provenance, Root, Source
 from validator.ordering.slices import first_value
-from validator.ordering.threads import Agreement, describe
+from validator.ordering.threads import describe
 
 __all__ = ["Barriers", "Carrier", "Mbarrier", "carrier_text", "lowest"]
 
@@ -87,14 +89,14 @@ class Barriers:
             return {"cluster": everyone}
         if not event.barrier:
             return {"0": everyone}
-        total: object = None
+        total: np.ndarray[tuple[int], np.dtype[np.int64]] | None = None
         for operand in event.barrier:
             value = self.threads.value(operand, event.index)
-            if isinstance(value, Agreement):
+            if not isinstance(value, np.ndarray):
                 return {"?": everyone}
-            total = value if total is None else total + value  # type: ignore[operator]
+            total = value if total is None else total + value
         names: dict[Name, int] = {}
-        for thread, number in enumerate(total.tolist()):  # type: ignore[attr-defined]
+        for thread, number in enumerate(() if total is None else total.tolist()):
             names[str(number)] = names.get(str(number), 0) | 1 << thread
         return names
 
@@ -162,8 +164,8 @@ class Barriers:
         if first < 32:
             self.assumptions[event.index] = f"the block has at least {first + 1} threads"
             return candidates
-        if threads.bounded:
-            self.assumptions[event.index] = f"the block has {threads.size} threads, as its launch bound says"
+        if threads.bounded and first < threads.row:
+            self.assumptions[event.index] = f"the block has {threads.row} threads, as its launch bound says"
             return candidates
         return 0
 
@@ -180,7 +182,7 @@ class Barriers:
         if users.bit_count() == count:
             return users
         # Without a known block size, threads that may not exist were counted: the lowest ones are those that do.
-        return 0 if self.threads.block is not None else _lowest_members(users, count)
+        return 0 if self.threads.block is not None or self.threads.rows else _lowest_members(users, count)
 
     def _by_ordinal(
         self, name: Name, event: Event, arriving: list[tuple[Event, int]], unwaited: dict[int, int], everyone: int

@@ -58,6 +58,18 @@ def _fixed_block(program: Program, contract: KernelContract | None) -> tuple[int
     return sizes[0], sizes[1], sizes[2]
 
 
+def _masks(flow: Flow, block: tuple[int, int, int] | None) -> Masks:
+    """Branches and predicates evaluated; a second time with more rows of threads when one asks for them."""
+    for rows in (False, True):
+        threads = Threads(flow, block, flow.program.max_block_size, rows)
+        masks = Masks(flow, threads)
+        for event in flow.program.events:
+            threads.holds(event.guard, event.index)
+        if masks.edges and not threads.wants_rows:
+            break
+    return masks
+
+
 class Facts:
     """One kernel under its contract. All fields are lazy."""
 
@@ -67,8 +79,8 @@ class Facts:
         self.artifact = artifact
         self.declarations = Declarations(program, contract)
         self.flow = Flow(program)
-        self.threads = Threads(self.flow, _fixed_block(program, contract), program.max_block_size)
-        self.masks = Masks(self.flow, self.threads)
+        self.masks = _masks(self.flow, _fixed_block(program, contract))
+        self.threads = self.masks.threads
         self.provenance = Provenance(self.flow, self.declarations.rank)
         self.slices = LoadSlices(self.flow)
         self.barriers = Barriers(self.masks, self.provenance)

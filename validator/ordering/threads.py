@@ -4,15 +4,16 @@ A condition is evaluated once for all threads of a block: as a vector over threa
 but constants and thread coordinates, else as a statement about who agrees (`UNIFORM`: all threads of the CTA,
 `VARYING`: nobody need agree). Sets of threads are Python integers used as bit masks, so a warp role costs one AND.
 
-Assumed: without a known block size the block is one-dimensional where lanes and warps are computed from more than
-`tid.x`; `elect.sync` elects the lowest lane.
+Without a known block size the threads are those of the first row (0, 0, 0) … (1023, 0, 0), and once a condition asks
+for `tid.y` or `tid.z`, samples of further rows; what hangs on the unknown size is known for the first row alone.
+Assumed: `elect.sync` elects the lowest lane.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from enum import Enum, auto
-from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -36,7 +37,17 @@ class Agreement(Enum):
     VARYING = auto()
 
 
-_Value = Vector | Agreement
+class Partial(NamedTuple):
+    """A value that is known in some threads only."""
+
+    vector: Vector
+    """Zero where not known."""
+    known: npt.NDArray[np.bool_]
+    rest: Agreement
+    """What is known about the others."""
+
+
+_Value = Vector | Partial | Agreement
 _UNIFORM, _BY_THREAD, _VARYING = Agreement.UNIFORM, Agreement.BY_THREAD, Agreement.VARYING
 
 DEFAULT_THREADS = 1024
@@ -50,6 +61,10 @@ def describe(mask: int, everyone: int) -> str:
     """A set of threads in words: "all threads", "thread 0", "threads 0 to 31 and 96 to 127"."""
     if mask == everyone:
         return "all threads"
+    beyond = mask >> DEFAULT_THREADS
+    mask &= (1 << DEFAULT_THREADS) - 1
+    if beyond:
+        return f"{describe(mask, everyone)} and others of further rows" if mask else "threads of further rows"
     parts: list[str] = []
     position = 0
     while mask >> position and len(parts) < 4:
@@ -75,15 +90,40 @@ class Threads(Solver[_Value]):
     `block` is the block size when it is fixed, `limit` the largest number of threads otherwise.
     """
 
-    def __init__(self, flow: Flow, block: tuple[int, int, int] | None, limit: int | None = None) -> None:
+    def __init__(
+        self, flow: Flow, block: tuple[int, int, int] | None, limit: int | None = None, rows: bool = False
+    ) -> None:
         super().__init__(flow)
         self.block = block
         self.bounded = block is not None or limit is not None
         size = int(np.prod(block)) if block is not None else limit or DEFAULT_THREADS
-        self.size = max(1, min(size, DEFAULT_THREADS))
+        self.row = max(1, min(size, DEFAULT_THREADS))
+        """Threads of the first row, or of the whole block when its size is known."""
+        self.rows = rows and block is None
+        self.wants_rows = False
+        """A condition asked for further rows that are not there."""
+        self._x, self._y, self._z = self._coordinates()
+        self.size = len(self._x)
+        self._numbers: Vector = np.arange(self.size, dtype=np.int64)
         self.everyone = (1 << self.size) - 1
         self._conditions: dict[tuple[int, Guard], tuple[int, int]] = {}
-        self._numbers: Vector = np.arange(self.size, dtype=np.int64)
+
+    def _coordinates(self) -> tuple[Vector, Vector, Vector]:
+        first: Vector = np.arange(self.row, dtype=np.int64)
+        if self.block is not None:
+            x, y, _ = self.block
+            return first % x, first // x % y, first // (x * y)
+        if not self.rows:
+            return first, first * 0, first * 0
+        # Samples: enough columns, rows and planes to tell small constants apart.
+        more = [(x, y, z) for z in range(3) for y in range(16) for x in range(64) if y or z]
+        columns = np.array(more, dtype=np.int64).T
+        empty = first * 0
+        return (
+            np.concatenate([first, columns[0]]),
+            np.concatenate([empty, columns[1]]),
+            np.concatenate([empty, columns[2]]),
+        )
 
     # -- questions ---------------------------------------------------------------------------------------------------
 
@@ -95,7 +135,7 @@ class Threads(Solver[_Value]):
     def constant(self, operand: Operand, index: int) -> int | None:
         """An operand that is the same known number in every thread."""
         value = self.value(operand, index)
-        if isinstance(value, Agreement) or (value != value[0]).any():
+        if not isinstance(value, np.ndarray) or (value != value[0]).any():
             return None
         return int(value[0])
 
@@ -108,6 +148,9 @@ class Threads(Solver[_Value]):
             value = self.value(guard.register, index)
             if isinstance(value, Agreement):
                 known = (self.everyone, self.everyone)
+            elif isinstance(value, Partial):
+                holds = (value.vector != 0) != guard.negated
+                known = (_mask(holds | ~value.known), _mask(~holds | ~value.known))
             else:
                 true = _mask((value != 0) != guard.negated)
                 known = (true, self.everyone & ~true)
@@ -124,7 +167,7 @@ class Threads(Solver[_Value]):
 
     def _unknown(self, guard: Guard, index: int) -> Agreement | None:
         value = self.value(guard.register, index)
-        return value if isinstance(value, Agreement) else None
+        return value.rest if isinstance(value, Partial) else value if isinstance(value, Agreement) else None
 
     # -- solver ------------------------------------------------------------------------------------------------------
 
@@ -179,13 +222,13 @@ class Threads(Solver[_Value]):
     def _joined(self, operand: Operand, sites: tuple[int, ...], first: _Value) -> _Value:
         """Several definitions: one value if they agree, else whatever path a thread took."""
         values = [self.known.get((site, operand), _VARYING) for site in sites]  # type: ignore[arg-type]
-        vectors = [v for v in values if not isinstance(v, Agreement)]
+        vectors = [v for v in values if isinstance(v, np.ndarray)]
         if len(vectors) == len(values) and all((v == vectors[0]).all() for v in vectors):
             return first
         chosen = self._chosen_by_guard(sites, values)
         if chosen is not None:
             return chosen
-        looping = any(isinstance(v, Agreement) for v in values)
+        looping = len(vectors) < len(values)
         return _least({_kind(v) for v in values}) if looping else _VARYING
 
     def _chosen_by_guard(self, sites: tuple[int, ...], values: list[_Value]) -> _Value | None:
@@ -196,10 +239,10 @@ class Threads(Solver[_Value]):
             return None
         result: _Value = values[0]
         for site, guard, value in zip(sites[1:], guards[1:], values[1:], strict=True):
-            if guard is None or isinstance(result, Agreement) or isinstance(value, Agreement):
+            if guard is None or not isinstance(result, np.ndarray) or not isinstance(value, np.ndarray):
                 return None
             known = [self.known.get((s, guard.register)) for s in self.flow.reach(guard.register, site)]
-            if len(known) != 1 or known[0] is None or isinstance(known[0], Agreement):
+            if len(known) != 1 or not isinstance(known[0], np.ndarray):
                 return None
             result = np.where((known[0] != 0) != guard.negated, value, result)
         return result
@@ -209,7 +252,7 @@ class Threads(Solver[_Value]):
         if op is Op.SPECIAL:
             return self._special(operation.attr)
         if op is Op.ELECT:
-            return _as_numbers(self._numbers % 32 == 0)
+            return self._in_first_row(_as_numbers(self._numbers % 32 == 0))
         if op in (Op.PARAM, Op.PARAM_ADDRESS, Op.SYMBOL):
             return _UNIFORM
         if op is Op.LOAD:
@@ -225,14 +268,43 @@ class Threads(Solver[_Value]):
             return self._voted(values[0], operation.attr)
         if op is Op.HIGH:
             return _kind(values[0])
-        if op is Op.AND and any(not isinstance(v, Agreement) and not v.any() for v in values):
-            return np.zeros(self.size, dtype=np.int64)
-        vectors = [v for v in values if not isinstance(v, Agreement)]
-        if len(vectors) < len(values):
-            if op is Op.SELECT and not isinstance(values[2], Agreement):
-                return self._selected(values)
-            return _least({_kind(v) for v in values})
-        return self._computed(operation, vectors)
+        vectors = [v for v in values if isinstance(v, np.ndarray)]
+        if len(vectors) == len(values):
+            return self._computed(operation, vectors)
+        if op is Op.SELECT and isinstance(values[2], np.ndarray) and not isinstance(values[0], Partial):
+            return self._selected(values)
+        return self._partly(operation, values)
+
+    def _partly(self, operation: Operation, values: list[_Value]) -> _Value:
+        """An operation on values of which some are known in some threads: zero times anything is zero."""
+        rest = _least({_kind(v) for v in values})
+        absorbing = operation.op in (Op.MUL, Op.AND)
+        if not absorbing and not any(isinstance(v, Partial) for v in values):
+            return rest
+        parts = [self._split(v) for v in values]
+        result = self._computed(operation, [vector for vector, _ in parts])
+        if not isinstance(result, np.ndarray):
+            return rest
+        known = np.logical_and.reduce([k for _, k in parts])
+        if absorbing:
+            known |= np.logical_or.reduce([k & (vector == 0) for vector, k in parts])
+        if not known.any():
+            return rest
+        return result if known.all() else Partial(np.where(known, result, 0), known, rest)
+
+    def _split(self, value: _Value) -> tuple[Vector, npt.NDArray[np.bool_]]:
+        if isinstance(value, Partial):
+            return value.vector, value.known
+        if isinstance(value, Agreement):
+            return self._numbers * 0, np.zeros(self.size, dtype=np.bool_)
+        return value, np.ones(self.size, dtype=np.bool_)
+
+    def _in_first_row(self, value: Vector) -> _Value:
+        """What is computed from the thread's number: not known beyond the first row of a block of unknown size."""
+        if not self.rows:
+            return value
+        first = self._numbers < self.row
+        return Partial(np.where(first, value, 0), first, _BY_THREAD)
 
     def _computed(self, operation: Operation, v: list[Vector]) -> _Value:
         op, width = operation.op, operation.width
@@ -264,7 +336,7 @@ class Threads(Solver[_Value]):
 
     def _selected(self, values: list[_Value]) -> _Value:
         condition = values[2]
-        if isinstance(condition, Agreement):
+        if not isinstance(condition, np.ndarray):
             return _VARYING
         if condition.all():
             return values[0]
@@ -275,27 +347,29 @@ class Threads(Solver[_Value]):
         if attr is Special.CTA:
             return _UNIFORM
         if attr is Special.LANE:
-            return numbers % 32
+            return self._in_first_row(numbers % 32)
         if attr is Special.WARP:
-            return numbers // 32
+            return self._in_first_row(numbers // 32)
         x, y, z = self.block if self.block is not None else (None, None, None)
         sizes: dict[object, int | None] = {Special.NTID_X: x, Special.NTID_Y: y, Special.NTID_Z: z}
         if attr in sizes:
             size = sizes[attr]
             return _UNIFORM if size is None else np.full(self.size, size, dtype=np.int64)
-        if x is None or y is None:
-            return numbers if attr is Special.TID_X else _VARYING
-        coordinates = {Special.TID_X: numbers % x, Special.TID_Y: numbers // x % y, Special.TID_Z: numbers // (x * y)}
-        return coordinates[attr] if isinstance(attr, Special) and attr in coordinates else _VARYING
+        if attr in (Special.TID_Y, Special.TID_Z) and self.block is None and not self.rows:
+            self.wants_rows = True
+        coordinates: dict[object, Vector] = {
+            Special.TID_X: self._x, Special.TID_Y: self._y, Special.TID_Z: self._z,
+        }  # fmt: skip
+        return coordinates.get(attr, _VARYING)
 
     def _shuffled(self, values: list[_Value], mode: object) -> _Value:
         value = values[0]
         if all(map(_agrees, values)) and isinstance(value, Agreement):
             return value
-        if isinstance(value, Agreement) or len(values) < 2 or mode not in (None, "idx"):
-            return _VARYING
+        if not isinstance(value, np.ndarray) or len(values) < 2 or mode not in (None, "idx") or self.rows:
+            return value if _agrees(value) else _VARYING
         lane = values[1]
-        if isinstance(lane, Agreement):
+        if not isinstance(lane, np.ndarray):
             return value if _agrees(value) else _VARYING
         source = self._numbers // 32 * 32 + lane % 32
         picked: Vector = value[np.minimum(source, self.size - 1)]
@@ -303,8 +377,10 @@ class Threads(Solver[_Value]):
 
     def _voted(self, value: _Value, mode: object) -> _Value:
         """A vote among lanes that agree is their value; other votes hang on which lanes are active."""
-        if isinstance(value, Agreement):
-            return value
+        if not isinstance(value, np.ndarray):
+            return value if isinstance(value, Agreement) else value.rest
+        if self.rows and not _agrees(value):
+            return _VARYING
         warps = self._numbers // 32
         first = value[warps * 32] != 0
         if ((value != 0) != first).any():
@@ -315,14 +391,9 @@ class Threads(Solver[_Value]):
             return np.ones(self.size, dtype=np.int64)
         return _VARYING if first.any() else np.zeros(self.size, dtype=np.int64)
 
-    @cached_property
-    def first_of_warps(self) -> int:
-        """Mask of the lowest lane of every warp."""
-        return _mask(self._numbers % 32 == 0)
-
 
 def _agrees(value: _Value) -> bool:
-    if isinstance(value, Agreement):
+    if not isinstance(value, np.ndarray):
         return value is _UNIFORM
     return bool((value == value[0]).all())
 
@@ -334,6 +405,8 @@ def _as_numbers(bits: npt.NDArray[np.bool_]) -> Vector:
 def _kind(value: _Value) -> Agreement:
     if isinstance(value, Agreement):
         return value
+    if isinstance(value, Partial):
+        return _least({value.rest, _BY_THREAD})
     return _UNIFORM if _agrees(value) else _BY_THREAD
 
 
