@@ -12,7 +12,9 @@ __all__ = ["demo"]
 @click.command()
 @click.option("--output-dir", metavar="DIR", help="Keep repositories, bundles and summaries there.")
 def demo(output_dir: str | None) -> int:
-    """Build small repositories from the shipped fixtures and check them.
+    """Judge three small changes that ship here.
+
+    Builds real repositories from the shipped fixtures and runs `check` on them.
 
     Exit codes: 0 every scenario came out as expected, 1 one did not, 2 could not run.
     """

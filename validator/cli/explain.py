@@ -10,7 +10,10 @@ __all__ = ["explain"]
 @click.command()
 @click.argument("topic", metavar="RULE")
 def explain(topic: str) -> None:
-    """Explain a rule by its id, or `roles`: what the roles of kernel arguments mean."""
+    """Explain a rule, or the argument roles.
+
+    RULE is an id such as order/early-read, a finding's id, or `roles`.
+    """
     from validator.cli.output import emit
     from validator.rules import page
     from validator.text import visible

@@ -13,7 +13,10 @@ __all__ = ["init"]
 @click.argument("id_", metavar="[ID]", default="my-change")
 @click.option("--repo", default=".", show_default=True, metavar="DIR", help="Where to write.")
 def init(id_: str, repo: str) -> None:
-    """Write policies/fast-track.toml and rfcs/ID.toml; existing files are left alone."""
+    """Write a first policy and manifest.
+
+    policies/fast-track.toml and rfcs/ID.toml, to be edited. Existing files are left alone.
+    """
     from datetime import UTC, datetime
 
     from validator.cli.output import emit

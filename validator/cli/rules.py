@@ -10,7 +10,7 @@ __all__ = ["rules"]
 @click.command()
 @click.option("--format", "format_", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def rules(format_: str) -> None:
-    """List every rule: id, severity, whether it can be waived, title."""
+    """List every rule with its severity."""
     from validator.cli.output import emit
     from validator.rules import all_rules
 

@@ -10,7 +10,10 @@ __all__ = ["schema"]
 @click.command()
 @click.argument("name", required=False)
 def schema(name: str | None) -> None:
-    """Print the JSON Schema of a document; without NAME, list the documents."""
+    """Print the JSON Schema of a document.
+
+    Without NAME, list the documents.
+    """
     import json
 
     from validator.cli.output import emit

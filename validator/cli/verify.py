@@ -12,7 +12,9 @@ __all__ = ["verify"]
 @click.command()
 @click.argument("bundle", metavar="DIR")
 def verify(bundle: str) -> int:
-    """Recompute a bundle's digests, and its verdict from its obligations.
+    """Say whether a bundle was touched.
+
+    Recomputes its digests, and its verdict from its obligations.
 
     Exit codes: 0 untouched, 1 touched, 2 no bundle.
     """
