@@ -26,7 +26,7 @@ def honest() -> tuple[dict[bytes, Node], dict[bytes, Node]]:
 
 
 def edited(tree: dict[bytes, Node], edits: Sequence[Mapping[str, Any]]) -> dict[bytes, Node]:
-    """The tree with each edit made: `{path, old, new}`; without `old`, `new` is the file's text; without `new`, it goes."""
+    """The tree with each edit made: `{path, old, new}`; no `old`: `new` is the file's text; no `new`: it goes."""
     tree = dict(tree)
     for edit in edits:
         path = edit["path"].encode()

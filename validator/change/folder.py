@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from validator.change.model import MAX_READ, ChangeError, Entry, FileKind, MissingFile
@@ -29,10 +29,8 @@ class FolderTree:
         return digest.hexdigest()
 
     def entry(self, path: str) -> Entry | None:
-        place = self._root / path
-        if not path or Path(path).is_absolute() or ".." in Path(path).parts:
-            return None
-        if any(parent.is_symlink() for parent in place.parents if parent.is_relative_to(self._root / "_")):
+        place = self._place(path)
+        if place is None:
             return None
         if place.is_symlink():
             return Entry(path, 0o120000, hashlib.sha256(os.fsencode(os.readlink(place))).hexdigest())
@@ -44,19 +42,36 @@ class FolderTree:
 
     def list(self, prefix: str = "") -> Sequence[Entry]:
         prefix = prefix.strip("/")
-        if prefix and (single := self.entry(prefix)):
+        if single := self.entry(prefix):
             return (single,)
-        entries = []
-        for folder, _folders, names in os.walk(self._root / prefix, followlinks=False):
-            for name in names:
-                found = self.entry(os.path.relpath(os.path.join(folder, name), self._root))
-                if found:
-                    entries.append(found)
-        return tuple(sorted(entries, key=lambda entry: entry.path))
+        start = self._place(prefix) if prefix else self._root
+        if start is None:
+            return ()
+        found = (self.entry(path) for path in self._paths(start))
+        return tuple(sorted((entry for entry in found if entry), key=lambda entry: entry.path))
+
+    def _paths(self, start: Path) -> Iterator[str]:
+        """Files below a folder, and links, which are files here whatever they lead to."""
+        for folder, folders, names in os.walk(start):
+            for name in (*names, *folders):
+                place = os.path.join(folder, name)
+                if name in names or os.path.islink(place):
+                    yield os.path.relpath(place, self._root)
 
     def names(self, folder: str = "") -> Sequence[str]:
-        place = self._root / folder
-        return tuple(sorted(os.listdir(place))) if place.is_dir() and not place.is_symlink() else ()
+        place = self._place(folder) if folder else self._root
+        if place is None or place.is_symlink() or not place.is_dir():
+            return ()
+        return tuple(sorted(os.listdir(place)))
+
+    def _place(self, path: str) -> Path | None:
+        """Where a path of the tree is on disk; None when it is not inside, or only through a link."""
+        parts = path.split("/")
+        if any(part in ("", ".", "..") for part in parts):
+            return None
+        if any(self._root.joinpath(*parts[:count]).is_symlink() for count in range(1, len(parts))):
+            return None
+        return self._root / path
 
     def read(self, path: str, limit: int = MAX_READ) -> bytes:
         found = self.entry(path)

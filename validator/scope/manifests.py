@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
 
-from validator.change.model import Change, ChangeStatus, FileKind
+from validator.change.model import Change, ChangeStatus, FileKind, MissingFile
 from validator.errors import Problem, ValidatorError
 from validator.globs import matches
 from validator.manifest.load import load_manifest
 from validator.manifest.model import Manifest
 from validator.policy.model import Policy
-from validator.positions import positions
+from validator.positions import Path, positions
 from validator.tables import MAX_BYTES
 
 __all__ = ["Lookup", "look_up"]
@@ -30,9 +32,12 @@ class Lookup:
     problems: tuple[Problem, ...] = ()
     """Why it cannot be read; `where` begins with its path."""
 
+    lines: Mapping[Path, int] = field(default_factory=dict, repr=False)
+    """Key path → 1-based line, of a readable manifest."""
+
     def line(self, *key: str) -> int | None:
-        """1-based line of a key of a readable manifest; None when it is not written there."""
-        return None if self.data is None else positions(self.data.decode("utf-8-sig")).get(key)
+        """1-based line of a key; None when it is not written there."""
+        return self.lines.get(key)
 
 
 def look_up(change: Change, policy: Policy, asked: str | None = None) -> Lookup:
@@ -48,12 +53,21 @@ def look_up(change: Change, policy: Policy, asked: str | None = None) -> Lookup:
     path = asked if asked is not None else brought[0] if len(brought) == 1 else None
     if path is None or change.head_tree.entry(path) is None:
         return Lookup(brought, path)
-    data: bytes | None = None
+    entry = change.head_tree.entry(path)
+    if entry is not None and entry.kind in (FileKind.SYMLINK, FileKind.SUBMODULE):
+        return Lookup(brought, path, problems=(Problem(f"is a {entry.kind}, not a file", path),))
     try:
-        entry = change.head_tree.entry(path)
-        if entry is not None and entry.kind in (FileKind.SYMLINK, FileKind.SUBMODULE):
-            return Lookup(brought, path, problems=(Problem(f"is a {entry.kind}, not a file", path),))
         data = change.head_tree.read(path, MAX_BYTES)
-        return Lookup(brought, path, data, load_manifest(data, path))
+    except MissingFile as error:
+        return Lookup(brought, path, problems=tuple(error.problems))
+    manifest, problems, lines = _read(data, path)
+    return Lookup(brought, path, data, manifest, problems, lines)
+
+
+@lru_cache(maxsize=4)
+def _read(data: bytes, path: str) -> tuple[Manifest | None, tuple[Problem, ...], Mapping[Path, int]]:
+    """Remembered, because every rule on manifests asks for the same one, and a large one takes a second."""
+    try:
+        return load_manifest(data, path), (), positions(data.decode("utf-8-sig"))
     except ValidatorError as error:
-        return Lookup(brought, path, data, problems=tuple(error.problems))
+        return None, tuple(error.problems), {}
