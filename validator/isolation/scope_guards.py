@@ -64,9 +64,7 @@ def read_guards(modules: Iterable[tuple[str, ast.Module]], called: frozenset[str
     """Every guard in these files that stands in a function whose name is among the `called` (or in none)."""
     modules = tuple(modules)
     everywhere = {name: value for _, module in modules for name, value in _constants(module).items()}
-    return tuple(
-        g for path, module in modules for g in _guards(path, module, called, everywhere | _constants(module))
-    )
+    return tuple(g for path, module in modules for g in _guards(path, module, called, everywhere | _constants(module)))
 
 
 def gaps(guards: Iterable[Guard], scope: ScopeDeclaration) -> Iterator[Gap]:
@@ -121,9 +119,7 @@ def _constants(module: ast.Module) -> dict[str, Any]:
     return {name: value for name, value in found.items() if value is not UNKNOWN}
 
 
-def _guards(
-    path: str, module: ast.Module, called: frozenset[str], constants: Mapping[str, Any]
-) -> Iterator[Guard]:
+def _guards(path: str, module: ast.Module, called: frozenset[str], constants: Mapping[str, Any]) -> Iterator[Guard]:
     skipped = _skipped(module, called)
     for node in ast.walk(module):
         test, refuses = (None, False) if id(node) in skipped else _condition(node)

@@ -91,6 +91,7 @@ class Sources:
         self._data: dict[str, bytes] = {}
         self._parsed: dict[str, Source] = {}
         self._mentions: dict[str, tuple[str, ...]] = {}
+        self._defined: dict[str, int] = {}
         self._properties: dict[str, tuple[str, ...]] | None = None
         packages = {p.rsplit("/", 1)[0] for p in self.paths if p.endswith("/__init__.py")}
         self._names = {path: _module_name(path, packages) for path in self.paths}
@@ -135,6 +136,13 @@ class Sources:
                         found.setdefault(definition[1].decode("utf-8", "surrogateescape"), []).append(path)
             self._properties = {name: tuple(dict.fromkeys(paths)) for name, paths in found.items()}
         return self._properties
+
+    def defines(self, name: str) -> int:
+        """How many functions of this name there are outside the isolated paths."""
+        if name not in self._defined:
+            pattern = re.compile(rb"\bdef[ \t]+" + re.escape(name.encode("utf-8", "surrogateescape")) + rb"\b")
+            self._defined[name] = sum(len(pattern.findall(self.data(p))) for p in self.mentions(name))
+        return self._defined[name]
 
     def mentions(self, name: str) -> tuple[str, ...]:
         """Files outside the isolated paths that hold `name` as a whole word, anywhere (also in text and comments)."""

@@ -176,9 +176,19 @@ def _patches(sources: Sources, path: str, outside: Sequence[Import]) -> Iterator
         if n is not f
     }
     for node in ast.walk(module):
-        target = _foreign_target(node, names)
+        target = _foreign_target(node, names) or _replaced_method(sources, node)
         if target:
             yield Patch(path, node.lineno, target, id(node) not in inside_functions)  # type: ignore[attr-defined]
+
+
+def _replaced_method(sources: Sources, node: ast.AST) -> str:
+    """A store to an attribute of some object, where shared code defines a function of that name; empty: none."""
+    if not (isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)) or name_of(node.value) in (
+        "self",
+        "cls",
+    ):
+        return ""
+    return ast.unparse(node)[:120] if sources.defines(node.attr) else ""
 
 
 _CHANGERS = frozenset(

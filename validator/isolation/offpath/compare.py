@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from enum import StrEnum
+from itertools import groupby
+
+from validator.isolation.offpath.nodes import origin_of
 
 __all__ = ["Context", "Difference", "Kind", "Residue", "compare"]
 
@@ -124,18 +127,33 @@ class _Comparison:
     def _pairs(self, base: list[ast.stmt], head: list[ast.stmt], at: Context, near: int) -> Iterator[Item]:
         """Pair statements that are versions of each other; what is left over was removed or added."""
         keys_a, keys_b = [_key(s) for s in base], [_key(s) for s in head]
+        if head and all(map(origin_of, head)) and not {k for k in keys_a if len(k) > 1} & set(keys_b):
+            yield from self._left_over(base, head, at, near)
+            return
         for tag, i1, i2, j1, j2 in SequenceMatcher(None, keys_a, keys_b, autojunk=False).get_opcodes():
             if tag == "equal" or (tag == "replace" and _alike(base[i1:i2], head[j1:j2])):
                 for old, new in zip(base[i1:i2], head[j1:j2], strict=True):
                     yield from self.nodes(old, new, at, new.lineno)
-                continue
+            else:
+                yield from self._left_over(base[i1:i2], head[j1:j2], at, near)
+
+    def _left_over(self, base: list[ast.stmt], head: list[ast.stmt], at: Context, near: int) -> Iterator[Item]:
+        """Statements without a counterpart, the branches of decided conditions one by one."""
+        for origin, run in groupby(head, key=origin_of):
+            added = list(run)
             unexplained: list[ast.stmt] = []
-            for statement in head[j1:j2]:
+            for statement in added:
                 verdict = self.judge(statement, at)
                 yield from verdict
                 unexplained += [] if verdict else [statement]
-            if unexplained or base[i1:i2]:
-                yield self._difference(base[i1:i2], unexplained, at, near)
+            if unexplained:
+                found = self._difference(base, unexplained, at, near)
+                # The whole branch of a condition is new: the condition is to blame.
+                whole = origin is not None and origin[1] == len(added)
+                yield replace(found, head_line=origin[0]) if origin and whole else found
+                base = []
+        if base:
+            yield self._difference(base, [], at, near)
 
     def _difference(self, base: Sequence[ast.AST], head: Sequence[ast.AST], at: Context, near: int) -> Difference:
         base_span, head_span = _span(base), _span(head)

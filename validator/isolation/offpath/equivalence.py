@@ -5,13 +5,15 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from validator.isolation.offpath.causes import Cause, causes
 from validator.isolation.offpath.compare import Difference, Residue, compare
 from validator.isolation.offpath.constants import value_of
-from validator.isolation.offpath.facts import solve
+from validator.isolation.offpath.facts import fact_scopes, solve
 from validator.isolation.offpath.harmless import Harmless
 from validator.isolation.offpath.normalise import normalise
+from validator.isolation.offpath.prune import prune
 from validator.isolation.offpath.switch import Off, OffForm, SwitchSpec
 from validator.isolation.offpath.world import World
 from validator.isolation.source import Sources
@@ -51,6 +53,8 @@ class FileProof:
     """Why it could not be evaluated."""
     line: int | None = None
     reads_switch: bool = False
+    causes: tuple[Cause, ...] = ()
+    """Where a function of this file lets something through; looked for only where differences are left."""
 
 
 def prove(base: Sources, head: Sources, switch: SwitchSpec, files: Sequence[tuple[str, str]]) -> tuple[FileProof, ...]:
@@ -62,27 +66,43 @@ def prove(base: Sources, head: Sources, switch: SwitchSpec, files: Sequence[tupl
     found: dict[str, list[tuple[OffForm, Sequence[Residue | Difference], World]]] = {h: [] for _, h in files}
     problems: dict[str, str] = {}
     fresh = frozenset(n for b, h in readable for n in _new_globals(base, head, b, h))
+    pruned = {h: prune(base.parse(b), head.parse(h)) for b, h in readable}
+    before = {b: pruned[h][0] for b, h in readable}
+    after = {h: pruned[h][1] for _, h in readable}
+    scopes = fact_scopes(head, base, after)
     for form in forms:
         try:
-            head_world = solve(head, base, form, [h for _, h in readable], fresh)
-            base_world = World(base, form)
+            head_world = solve(head, base, form, after, fresh, scopes)
+            base_world = World(base, form, modules=before)
         except RecursionError:
             problems |= {h: "is nested too deeply to be evaluated" for _, h in readable}
             continue
+        read = _attributes_read(head_world, [h for _, h in readable])
         for old, new in readable:
             try:
-                items = _items(base_world, head_world, old, new)
+                items = _items(base_world, head_world, old, new, read)
             except RecursionError:
                 problems[new] = "is nested too deeply to be evaluated"
                 continue
             found[new].append((form, items, head_world))
-    return tuple(_file_proof(base, head, old, new, found[new], problems.get(new, ""), forms) for old, new in files)
+    proofs = tuple(_file_proof(base, head, old, new, found[new], problems.get(new, ""), forms) for old, new in files)
+    if not any(not s.difference.undecided for p in proofs for s in p.differences):
+        return proofs
+    worlds = {id(w): w for results in found.values() for _, _, w in results}
+    blamed = tuple(dict.fromkeys(c for w in worlds.values() for c in causes(w, base, after)))
+    return tuple(replace(p, causes=tuple(c for c in blamed if c.path == p.path)) for p in proofs)
 
 
-def _items(base: World, head: World, old: str, new: str) -> list[Residue | Difference]:
+def _attributes_read(world: World, paths: Iterable[str]) -> frozenset[str]:
+    """Attributes that are left to be read."""
+    nodes = (n for p in paths for s in world.residual(p) for n in ast.walk(s))
+    return frozenset(n.attr for n in nodes if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Load))
+
+
+def _items(base: World, head: World, old: str, new: str, read: frozenset[str]) -> list[Residue | Difference]:
     left = normalise(base.residual(old), base.purity)
     right = normalise(head.residual(new), head.purity)
-    return [*compare(left, right, Harmless(new, base, head))]
+    return [*compare(left, right, Harmless(new, base, head, read))]
 
 
 def _file_proof(

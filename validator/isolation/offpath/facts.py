@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from validator.isolation.offpath.constants import constant, is_constant, value_of
@@ -18,7 +18,7 @@ from validator.isolation.offpath.switch import OffForm
 from validator.isolation.offpath.world import Facts, World, default_of
 from validator.isolation.source import Sources
 
-__all__ = ["Store", "functions_of", "solve"]
+__all__ = ["Store", "fact_scopes", "functions_of", "solve"]
 
 _ROUNDS = 8
 
@@ -36,27 +36,31 @@ class Store:
     line: int
 
 
-def solve(head: Sources, base: Sources | None, form: OffForm, files: Iterable[str], fresh: frozenset[str]) -> World:
-    """A world for `head` with the facts that hold in these files. `base` None: it is the base itself, no facts."""
-    files = tuple(files)
-    facts = Facts()
-    if base is None:
-        return World(head, form, facts, fresh)
-    facts.parameters = dict(_new_parameters(head, base, files))
-    scopes = {(p, c, n): _scope_of_fact(head, base, p, c, n) for p in files for c, n in _stored_names(head, p)}
+def solve(
+    head: Sources,
+    base: Sources,
+    form: OffForm,
+    modules: Mapping[str, ast.Module],
+    fresh: frozenset[str],
+    scopes: Mapping[tuple[str, str, str], str],
+) -> World:
+    """A world for the head with the facts that hold in these files. `scopes`: see `fact_scopes`."""
+    facts = Facts(parameters=dict(_new_parameters(head, base, modules)))
     dropped: set[tuple[str, ...]] = set()
     for _ in range(_ROUNDS):
-        if not _grow(World(head, form, facts, fresh), files, facts, scopes, dropped):
+        world = World(head, form, facts, fresh, modules)
+        if not _grow(world, facts, scopes, dropped):
             break
-    while _shrink(World(head, form, facts, fresh), files, facts, base, dropped):
-        pass
-    return World(head, form, facts, fresh)
+    world = World(head, form, facts, fresh, modules)
+    while _shrink(world, facts, base, dropped):
+        world = World(head, form, facts, fresh, modules)
+    return world
 
 
-def _stored_names(sources: Sources, path: str) -> set[tuple[str, str]]:
-    """(class or "", attribute) of every attribute that the file stores."""
-    module = sources.parse(path).module
-    return {(s.class_name, s.name) for s in stores(path, module.body)} if module else set()
+def fact_scopes(head: Sources, base: Sources, modules: Mapping[str, ast.Module]) -> dict[tuple[str, str, str], str]:
+    """(path, class, attribute) → how far a fact about it may reach, for every attribute that the files store."""
+    names = {(p, s.class_name, s.name) for p, module in modules.items() for s in stores(p, module.body)}
+    return {key: _scope_of_fact(head, base, *key) for key in names}
 
 
 def _scope_of_fact(head: Sources, base: Sources, path: str, class_name: str, name: str) -> str:
@@ -113,22 +117,17 @@ def _ancestors(sources: Sources, path: str, node: ast.ClassDef) -> set[str]:
 # Rounds ---------------------------------------------------------------------------------------------------------
 
 
-def _reachable(world: World, files: Iterable[str]) -> Iterator[Store]:
-    for path in files:
-        if world.sources.parse(path).module is not None:
-            yield from stores(path, world.residual(path))
+def _reachable(world: World) -> Iterator[Store]:
+    for path in world.modules:
+        yield from stores(path, world.residual(path))
 
 
 def _grow(
-    world: World,
-    files: tuple[str, ...],
-    facts: Facts,
-    scopes: dict[tuple[str, str, str], str],
-    dropped: set[tuple[str, ...]],
+    world: World, facts: Facts, scopes: Mapping[tuple[str, str, str], str], dropped: set[tuple[str, ...]]
 ) -> bool:
     """Assume a constant for every attribute that some store sets to one. Whether anything was added."""
     added = False
-    for store in _reachable(world, files):
+    for store in _reachable(world):
         scope = scopes.get((store.path, store.class_name, store.name), "")
         if not scope or store.value is None or not is_constant(store.value):
             continue
@@ -143,14 +142,14 @@ def _grow(
     return added
 
 
-def _shrink(world: World, files: tuple[str, ...], facts: Facts, base: Sources, dropped: set[tuple[str, ...]]) -> bool:
+def _shrink(world: World, facts: Facts, base: Sources, dropped: set[tuple[str, ...]]) -> bool:
     """Remove what a reachable store or call contradicts. Whether anything was removed."""
     removed = False
 
     def disagrees(fact: ast.expr, value: ast.expr | None) -> bool:
         return value is None or not is_constant(value) or ast.dump(value) != ast.dump(fact)
 
-    for store in _reachable(world, files):
+    for store in _reachable(world):
         fact = facts.attributes.get(store.name)
         if fact is not None and disagrees(fact, store.value):
             del facts.attributes[store.name]
@@ -166,7 +165,7 @@ def _shrink(world: World, files: tuple[str, ...], facts: Facts, base: Sources, d
                 dropped.add(key)
                 removed = True
     for key in list(facts.parameters):
-        if _passed(world, files, base, key, facts.parameters[key]):
+        if _passed(world, base, key, facts.parameters[key]):
             del facts.parameters[key]
             removed = True
     return removed
@@ -264,14 +263,14 @@ def _new_parameters(
                     yield (path, qualified, name), default
 
 
-def _passed(world: World, files: Iterable[str], base: Sources, key: tuple[str, str, str], default: ast.expr) -> bool:
+def _passed(world: World, base: Sources, key: tuple[str, str, str], default: ast.expr) -> bool:
     """Whether a reachable call in the changed files may hand this parameter something else than its default."""
     _, qualified, name = key
     old = functions_of(base.parse(key[0]).module)[qualified]
     limit = len(old.args.posonlyargs) + len(old.args.args) - (1 if "." in qualified else 0)
     *owner, short = qualified.split(".")
     called = {short, *owner} if short == "__init__" else {short}
-    for path in files:
+    for path in world.modules:
         for node in (n for s in world.residual(path) for n in ast.walk(s)):
             if not isinstance(node, ast.Call):
                 continue

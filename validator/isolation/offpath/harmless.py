@@ -38,13 +38,15 @@ _CLOSED = frozenset({"Enum", "StrEnum", "IntEnum", "Flag", "IntFlag"})
 class Harmless:
     """Judges statements that only the head has."""
 
-    def __init__(self, path: str, base: World, head: World) -> None:
+    def __init__(self, path: str, base: World, head: World, read: frozenset[str]) -> None:
         self.path = path
         self.base = base
         self.head = head
         data = base.sources.parse(path).module
         self.used = {n.id for n in ast.walk(data) if isinstance(n, ast.Name)} if data else set()
         """Names that the base module uses anywhere."""
+        self.read = read
+        """Attributes that what is left of the head's changed files reads."""
 
     def __call__(self, node: ast.stmt, at: Context) -> Sequence[Residue | Difference]:
         """Residue (harmless), a difference with its reason, or nothing: a difference that speaks for itself."""
@@ -54,7 +56,7 @@ class Harmless:
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef() if at.kind in ("module", "class"):
                 return self._definition(node, at)
             case ast.Assign(targets=[ast.Attribute(attr=name)], value=value) if at.kind == "function":
-                return self._attribute_store(node, name, value)
+                return self._attribute_store(node, name, value, at)
             case ast.Assign(targets=[ast.Name(id=name)], value=value) if at.kind != "function":
                 return self._name(node, name, value, at)
             case ast.AnnAssign(target=ast.Name(id=name), value=value) if at.kind != "function":
@@ -209,10 +211,15 @@ class Harmless:
 
     # Stores and names ------------------------------------------------------------------------------------------
 
-    def _attribute_store(self, node: ast.Assign, name: str, value: ast.expr) -> Sequence[Residue | Difference]:
+    def _attribute_store(
+        self, node: ast.Assign, name: str, value: ast.expr, at: Context
+    ) -> Sequence[Residue | Difference]:
         fact = name in self.head.facts.attributes or any(key[2] == name for key in self.head.facts.of_class)
         if not self.head.purity(value) or not (fact or not self.base.sources.mentions(name)):
             return ()
+        if not fact and name in self.read:
+            shown = f"`.{name}` is set to `{ast.unparse(value)}`, so what reads it is not decided by the switch"
+            return [self._difference(node, at, shown)]
         return [
             Residue(
                 Kind.ATTRIBUTE_STORE,

@@ -5,15 +5,14 @@ from __future__ import annotations
 import ast
 from collections import Counter
 from collections.abc import Iterator
-from typing import TypeVar
 
 from validator.isolation.offpath.constants import name_of, negate
+from validator.isolation.offpath.nodes import clone, with_fields
 from validator.isolation.offpath.purity import Purity
 from validator.isolation.offpath.scopes import FunctionNode, Scope, walk_scope
 
 __all__ = ["normalise"]
 
-_Node = TypeVar("_Node", bound=ast.AST)
 _LEAVE = ast.Return | ast.Raise | ast.Break | ast.Continue
 
 
@@ -26,9 +25,9 @@ def _definition(node: ast.stmt, pure: Purity) -> ast.stmt:
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
         return _function(node, pure)
     if isinstance(node, ast.ClassDef):
-        return _with(node, body=[_definition(s, pure) for s in _shape(node.body)])
+        return with_fields(node, body=[_definition(s, pure) for s in _shape(node.body)])
     if isinstance(node, ast.If | ast.Try | ast.With):
-        return _with(node, **{f: [_definition(s, pure) for s in getattr(node, f)] for f in _block_fields(node)})
+        return with_fields(node, **{f: [_definition(s, pure) for s in getattr(node, f)] for f in _block_fields(node)})
     return node
 
 
@@ -44,13 +43,7 @@ def _function(node: FunctionNode, pure: Purity) -> FunctionNode:
     body = _shape(body)
     while body and isinstance(body[-1], ast.Return) and _none(body[-1].value):
         body = body[:-1]
-    return _with(node, body=[_definition(s, pure) for s in body])
-
-
-def _with(node: _Node, **fields: object) -> _Node:
-    values = dict(ast.iter_fields(node))
-    values.update(fields)
-    return ast.copy_location(type(node)(**values), node)
+    return with_fields(node, body=[_definition(s, pure) for s in body])
 
 
 def _none(node: ast.expr | None) -> bool:
@@ -71,7 +64,7 @@ def _shape(body: list[ast.stmt]) -> list[ast.stmt]:
         if isinstance(statement, ast.Pass):
             continue
         if isinstance(statement, ast.Import | ast.ImportFrom):
-            out += [ast.copy_location(_with(statement, names=[alias]), alias) for alias in statement.names]
+            out += [ast.copy_location(with_fields(statement, names=[a]), a) for a in statement.names]
             continue
         if not isinstance(statement, ast.If):
             out.append(_inner(statement))
@@ -79,7 +72,7 @@ def _shape(body: list[ast.stmt]) -> list[ast.stmt]:
         shaped = _shape_if(statement)
         rest = shaped.orelse
         if rest and shaped.body and _leaves(shaped.body):
-            return [*out, _with(shaped, orelse=[]), *_shape([*rest, *body[i + 1 :]])]
+            return [*out, with_fields(shaped, orelse=[]), *_shape([*rest, *body[i + 1 :]])]
         out.append(shaped)
     return out
 
@@ -89,12 +82,12 @@ def _inner(node: ast.stmt) -> ast.stmt:
         return node
     fields: dict[str, object] = {f: _shape(getattr(node, f)) for f in _block_fields(node)}
     if isinstance(node, ast.Try):
-        fields["handlers"] = [_with(h, body=_shape(h.body)) for h in node.handlers]
+        fields["handlers"] = [with_fields(h, body=_shape(h.body)) for h in node.handlers]
     if isinstance(node, ast.Match):
         fields["cases"] = [ast.match_case(pattern=c.pattern, guard=c.guard, body=_shape(c.body)) for c in node.cases]
     if isinstance(node, ast.Return) and _none(node.value):
         fields["value"] = None
-    return _with(node, **fields) if fields else node
+    return with_fields(node, **fields) if fields else node
 
 
 def _shape_if(node: ast.If) -> ast.If:
@@ -107,7 +100,7 @@ def _shape_if(node: ast.If) -> ast.If:
     if not orelse and len(body) == 1 and isinstance(body[0], ast.If) and not body[0].orelse:
         parts = [*_conjuncts(test), *_conjuncts(body[0].test)]
         test, body = ast.copy_location(ast.BoolOp(op=ast.And(), values=parts), test), body[0].body
-    return _with(node, test=test, body=body, orelse=orelse)
+    return with_fields(node, test=test, body=body, orelse=orelse)
 
 
 def _conjuncts(node: ast.expr) -> list[ast.expr]:
@@ -155,8 +148,8 @@ def _filter(body: list[ast.stmt], dead: object) -> list[ast.stmt]:
             continue
         fields: dict[str, object] = {f: _filter(getattr(node, f), dead) for f in _block_fields(node)}
         if isinstance(node, ast.Try):
-            fields["handlers"] = [_with(h, body=_filter(h.body, dead)) for h in node.handlers]
-        out.append(_with(node, **fields) if fields else node)
+            fields["handlers"] = [with_fields(h, body=_filter(h.body, dead)) for h in node.handlers]
+        out.append(with_fields(node, **fields) if fields else node)
     return out
 
 
@@ -177,7 +170,7 @@ def _follow_aliases(body: list[ast.stmt], scope: Scope, pure: Purity) -> list[as
         if not _loads(rest)[name] or _in_nested(rest, name):
             continue
         if "." not in path or _used_before_effects(rest, name):
-            return [*out[:i], *(_Substitute(name, value).visit(_clone(s)) for s in rest)]
+            return [*out[:i], *(_Substitute(name, value).visit(clone(s)) for s in rest)]
     return out
 
 
@@ -250,16 +243,3 @@ class _Substitute(ast.NodeTransformer):
     def visit_Name(self, node: ast.Name) -> ast.expr:
         """A read of the name becomes the value, which keeps its own place."""
         return self.value if node.id == self.name and isinstance(node.ctx, ast.Load) else node
-
-
-def _clone(node: _Node) -> _Node:
-    """A deep copy of the tree: substitution must not reach nodes that others hold."""
-    fields: dict[str, object] = {}
-    for name, value in ast.iter_fields(node):
-        if isinstance(value, ast.AST):
-            fields[name] = _clone(value)
-        elif isinstance(value, list):
-            fields[name] = [_clone(v) if isinstance(v, ast.AST) else v for v in value]
-        else:
-            fields[name] = value
-    return ast.copy_location(type(node)(**fields), node)

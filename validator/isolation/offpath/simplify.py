@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from validator.isolation.offpath.constants import is_constant, truth
+from validator.isolation.offpath.nodes import mark_origin, with_fields
 from validator.isolation.offpath.reduce import Place, Reducer
 from validator.isolation.offpath.scopes import FunctionNode, Scope, bound_names, parameters
 
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 __all__ = ["Simplifier", "function_body", "simplify_module"]
 
 _Env = dict[str, ast.expr]
-_Node = TypeVar("_Node", bound=ast.AST)
 
 
 def simplify_module(world: World, path: str, module: ast.Module) -> list[ast.stmt]:
@@ -33,13 +33,6 @@ def function_body(world: World, place: Place, node: FunctionNode, known: _Env) -
     inner.enter(node.body)
     inner.env = {k: v for k, v in known.items() if inner.may_know(k)}
     return Simplifier(world, inner).block(node.body)
-
-
-def _copy(node: _Node, **fields: object) -> _Node:
-    """The node with some fields replaced, at the same place."""
-    values = dict(ast.iter_fields(node))
-    values.update(fields)
-    return ast.copy_location(type(node)(**values), node)
 
 
 class Simplifier:
@@ -73,14 +66,16 @@ class Simplifier:
             case ast.AugAssign():
                 target = self._target(node.target)
                 self._forget([node])
-                return [_copy(node, target=target, value=expr(node.value))], True
+                return [with_fields(node, target=target, value=expr(node.value))], True
             case ast.Expr():
                 value = expr(node.value)
-                return ([] if self.world.purity(value) else [_copy(node, value=value)]), True
+                return ([] if self.world.purity(value) else [with_fields(node, value=value)]), True
             case ast.Return():
-                return [_copy(node, value=expr(node.value) if node.value else None)], False
+                return [with_fields(node, value=expr(node.value) if node.value else None)], False
             case ast.Raise():
-                return [_copy(node, exc=node.exc and expr(node.exc), cause=node.cause and expr(node.cause))], False
+                return [
+                    with_fields(node, exc=node.exc and expr(node.exc), cause=node.cause and expr(node.cause))
+                ], False
             case ast.Break() | ast.Continue():
                 return [node], False
             case ast.Pass():
@@ -89,7 +84,7 @@ class Simplifier:
                 condition = self.reduce.test(node.test)
                 if truth(condition) and self.world.purity(condition):
                     return [], True
-                return [_copy(node, test=condition, msg=node.msg and expr(node.msg))], True
+                return [with_fields(node, test=condition, msg=node.msg and expr(node.msg))], True
             case ast.For() | ast.AsyncFor() | ast.While():
                 return self._loop(node)
             case ast.With() | ast.AsyncWith():
@@ -129,13 +124,13 @@ class Simplifier:
         """An assignment's target with reduced parts."""
         match node:
             case ast.Attribute(value=value):
-                return _copy(node, value=self.reduce.expr(value))
+                return with_fields(node, value=self.reduce.expr(value))
             case ast.Subscript(value=value, slice=index):
-                return _copy(node, value=self.reduce.expr(value), slice=self.reduce.expr(index))
+                return with_fields(node, value=self.reduce.expr(value), slice=self.reduce.expr(index))
             case ast.Tuple(elts=elements) | ast.List(elts=elements):
-                return _copy(node, elts=[self._target(e) for e in elements])
+                return with_fields(node, elts=[self._target(e) for e in elements])
             case ast.Starred(value=value):
-                return _copy(node, value=self._target(value))
+                return with_fields(node, value=self._target(value))
         return node
 
     # Simple statements -----------------------------------------------------------------------------------------
@@ -151,12 +146,12 @@ class Simplifier:
                 for one, part in zip(target.elts, value.elts, strict=True):
                     if isinstance(one, ast.Name) and is_constant(part):
                         self._learn(one.id, part)
-        return [_copy(node, targets=targets, value=value)], True
+        return [with_fields(node, targets=targets, value=value)], True
 
     def _annotated(self, node: ast.AnnAssign) -> tuple[list[ast.stmt], bool]:
         in_class_or_module = self.place.module_level
         if in_class_or_module:
-            return [_copy(node, value=node.value and self.reduce.expr(node.value))], True
+            return [with_fields(node, value=node.value and self.reduce.expr(node.value))], True
         if node.value is None:
             return [], True
         return self._assign(ast.copy_location(ast.Assign(targets=[node.target], value=node.value), node))
@@ -168,12 +163,13 @@ class Simplifier:
         if walrus is not None:
             binding = ast.copy_location(ast.Assign(targets=[walrus.target], value=walrus.value), node)
             first, _ = self._assign(binding)
-            rest, falls = self._if(_copy(node, test=_without_walrus(node.test)))
+            rest, falls = self._if(with_fields(node, test=_without_walrus(node.test)))
             return [*first, *rest], falls
         test = self.reduce.test(node.test)
         known = truth(test) if self.world.purity(test) else None
         if known is not None:
-            return self.block(node.body if known else node.orelse)
+            taken, falls = self.block(node.body if known else node.orelse)
+            return mark_origin([with_fields(s) for s in taken], node.lineno), falls
         before = dict(self.place.env)
         body, body_falls = self.block(node.body)
         after_body, self.place.env = self.place.env, before
@@ -185,7 +181,7 @@ class Simplifier:
         if not body and not orelse:
             left: list[ast.stmt] = [] if self.world.purity(test) else [ast.copy_location(ast.Expr(value=test), node)]
             return left, True
-        return [_copy(node, test=test, body=body, orelse=orelse)], body_falls or else_falls
+        return [with_fields(node, test=test, body=body, orelse=orelse)], body_falls or else_falls
 
     def _loop(self, node: ast.For | ast.AsyncFor | ast.While) -> tuple[list[ast.stmt], bool]:
         iterated = None if isinstance(node, ast.While) else self.reduce.expr(node.iter)
@@ -203,7 +199,7 @@ class Simplifier:
         self.place.env = dict(saved)
         orelse, _ = self.block(node.orelse)
         self.place.env = _common(saved, self.place.env)
-        return [_copy(node, body=body, orelse=orelse, **fields)], True
+        return [with_fields(node, body=body, orelse=orelse, **fields)], True
 
     def _with(self, node: ast.With | ast.AsyncWith) -> tuple[list[ast.stmt], bool]:
         items = [
@@ -220,7 +216,7 @@ class Simplifier:
         body, _ = self.block(node.body)
         # The context manager may swallow an exception from anywhere in the body.
         self._forget([node])
-        return [_copy(node, items=items, body=body)], True
+        return [with_fields(node, items=items, body=body)], True
 
     def _try(self, node: ast.Try) -> tuple[list[ast.stmt], bool]:
         saved = dict(self.place.env)
@@ -236,7 +232,9 @@ class Simplifier:
             left, handler_falls = self.block(handler.body)
             falls |= handler_falls
             handlers.append(
-                _copy(handler, type=handler.type and self.reduce.expr(handler.type), body=left or [_pass(handler)])
+                with_fields(
+                    handler, type=handler.type and self.reduce.expr(handler.type), body=left or [_pass(handler)]
+                )
             )
         self.place.env = dict(after) if not handlers else dict(anywhere)
         orelse, else_falls = self.block(node.orelse)
@@ -245,7 +243,7 @@ class Simplifier:
         final, final_falls = self.block(node.finalbody)
         if not body and not orelse:
             return final, final_falls
-        left_over = _copy(node, body=body or [_pass(node)], handlers=handlers, orelse=orelse, finalbody=final)
+        left_over = with_fields(node, body=body or [_pass(node)], handlers=handlers, orelse=orelse, finalbody=final)
         return [left_over], falls and final_falls
 
     def _match(self, node: ast.Match) -> tuple[list[ast.stmt], bool]:
@@ -259,7 +257,7 @@ class Simplifier:
             body, _ = self.block(case.body)
             cases.append(ast.match_case(pattern=case.pattern, guard=guard, body=body or [_pass(node)]))
         self.place.env = saved
-        return [_copy(node, subject=subject, cases=cases)], True
+        return [with_fields(node, subject=subject, cases=cases)], True
 
     # Definitions -----------------------------------------------------------------------------------------------
 
@@ -284,7 +282,7 @@ class Simplifier:
         elif self.place.self_name in parameters(node.args):
             inside = Place(self.place.path, self.place.scope)
         body, _ = function_body(self.world, inside, node, known)
-        return _copy(node, decorator_list=decorators, args=self._arguments(node), body=body or [_pass(node)])
+        return with_fields(node, decorator_list=decorators, args=self._arguments(node), body=body or [_pass(node)])
 
     def _decorator(self, node: ast.expr) -> ast.expr | None:
         """The reduced decorator; None when it returns the function as it is."""
@@ -312,7 +310,7 @@ class Simplifier:
         decorators = [d for d in map(self._decorator, node.decorator_list) if d is not None]
         bases = [self.reduce.expr(b) for b in node.bases]
         self.place.env.pop(node.name, None)
-        return _copy(node, decorator_list=decorators, bases=bases, body=body or [_pass(node)])
+        return with_fields(node, decorator_list=decorators, bases=bases, body=body or [_pass(node)])
 
 
 def _pass(at: ast.AST) -> ast.stmt:
@@ -346,13 +344,13 @@ def _without_walrus(node: ast.expr) -> ast.expr:
         case ast.NamedExpr(target=target):
             return ast.copy_location(ast.Name(id=target.id, ctx=ast.Load()), node)
         case ast.BoolOp(values=[first, *rest]):
-            return _copy(node, values=[_without_walrus(first), *rest])
+            return with_fields(node, values=[_without_walrus(first), *rest])
         case ast.Compare(left=first):
-            return _copy(node, left=_without_walrus(first))
+            return with_fields(node, left=_without_walrus(first))
         case ast.UnaryOp(operand=first):
-            return _copy(node, operand=_without_walrus(first))
+            return with_fields(node, operand=_without_walrus(first))
         case ast.Attribute(value=first):
-            return _copy(node, value=_without_walrus(first))
+            return with_fields(node, value=_without_walrus(first))
         case ast.Call(func=first):
-            return _copy(node, func=_without_walrus(first))
+            return with_fields(node, func=_without_walrus(first))
     return node

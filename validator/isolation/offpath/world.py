@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from validator.isolation.offpath.constants import constant, is_constant, name_of, value_of
@@ -52,13 +53,21 @@ class World:
     """Answers what the reducer asks. Every answer is a fact of the source text, or None."""
 
     def __init__(
-        self, sources: Sources, form: OffForm, facts: Facts | None = None, fresh: frozenset[str] = frozenset()
-    ):
+        self,
+        sources: Sources,
+        form: OffForm,
+        facts: Facts | None = None,
+        fresh: frozenset[str] = frozenset(),
+        modules: Mapping[str, ast.Module] | None = None,
+    ) -> None:
         self.sources = sources
         self.form = form
         self.facts = facts or Facts()
         self.fresh = fresh
         """Module-level names that only the head has: their constants are propagated."""
+        self.modules = modules or {}
+        """Path → what of the file has to be evaluated; absent: all of it."""
+        self._residuals: dict[str, list[ast.stmt]] = {}
         self.purity = Purity(self._computed)
         self.seen_switch = False
         self._globals: dict[tuple[str, str], ast.expr | None] = {}
@@ -66,15 +75,16 @@ class World:
         self._results: dict[tuple[object, ...], ast.expr | str | None] = {}
         self._active: list[tuple[object, ...]] = []
         self._properties: dict[str, bool] = {}
-        self._definitions: dict[str, int] = {}
 
     # Modules ---------------------------------------------------------------------------------------------------
 
     def residual(self, path: str) -> list[ast.stmt]:
         """What is left of a file. The file must parse."""
-        module = self.sources.parse(path).module
-        assert module is not None
-        return simplify_module(self, path, module)
+        if path not in self._residuals:
+            module = self.modules.get(path) or self.sources.parse(path).module
+            assert module is not None
+            self._residuals[path] = simplify_module(self, path, module)
+        return self._residuals[path]
 
     def bindings(self, path: str) -> dict[str, list[ast.AST]]:
         """Module-level name → the nodes that bind it, anywhere in the module's own scope."""
@@ -248,7 +258,7 @@ class World:
 
     def _method(self, place: Place, name: str) -> Function | None:
         """The method of this class, when no other class of the tree defines one of that name."""
-        if self.definitions(name) != 1:
+        if self.sources.defines(name) != 1:
             return None
         for node in self.bindings(place.path).get(place.class_name, []):
             if isinstance(node, ast.ClassDef):
@@ -256,15 +266,6 @@ class World:
                     if isinstance(item, ast.FunctionDef) and item.name == name:
                         return Function(place.path, item, place.class_name)
         return None
-
-    def definitions(self, name: str) -> int:
-        """How many functions of this name the tree defines outside the isolated paths."""
-        if name not in self._definitions:
-            pattern = re.compile(rb"\bdef[ \t]+" + name.encode("utf-8", "replace") + rb"\b")
-            self._definitions[name] = sum(
-                len(pattern.findall(self.sources.data(p))) for p in self.sources.mentions(name)
-            )
-        return self._definitions[name]
 
     def _bind(self, function: Function, call: ast.Call) -> dict[str, ast.expr] | None:
         """Parameter → argument or default; None when that cannot be told."""

@@ -26,6 +26,16 @@ def check(context: StageContext) -> Iterator[Finding]:
     if analysis.switch is None:
         return
     declared = analysis.switch.default
+    for cause in (c for proof in analysis.proofs for c in proof.causes):
+        yield finding(
+            RULE,
+            cause.path,
+            f"with the switch off, `{cause.function}` may {cause.gives}",
+            line=cause.line,
+            why="what it lets through runs for people who never asked for it",
+            fix="give the same answer for every way of being off: key absent, container absent, default",
+            identity=(cause.path, cause.function, cause.gives),
+        )
     for use in analysis.uses:
         if use.agrees or analysis.is_test(use.path):
             continue

@@ -1,0 +1,54 @@
+"""Copies of AST nodes that keep their place, and remember the branch that they were taken out of."""
+
+from __future__ import annotations
+
+import ast
+from typing import TypeVar
+
+__all__ = ["Origin", "clone", "mark_origin", "origin_of", "with_fields"]
+
+_Node = TypeVar("_Node", bound=ast.AST)
+
+Origin = tuple[int, int]
+"""Line of an `if` whose condition is decided, and how many statements its branch left."""
+
+
+def with_fields(node: _Node, **fields: object) -> _Node:
+    """The node with some fields replaced."""
+    values = dict(ast.iter_fields(node))
+    values.update(fields)
+    return _at(type(node)(**values), node)
+
+
+def clone(node: _Node) -> _Node:
+    """A deep copy."""
+    fields: dict[str, object] = {}
+    for name, value in ast.iter_fields(node):
+        if isinstance(value, ast.AST):
+            fields[name] = clone(value)
+        elif isinstance(value, list):
+            fields[name] = [clone(v) if isinstance(v, ast.AST) else v for v in value]
+        else:
+            fields[name] = value
+    return _at(type(node)(**fields), node)
+
+
+def _at(new: _Node, old: ast.AST) -> _Node:
+    ast.copy_location(new, old)
+    origin = origin_of(old)
+    if origin is not None:
+        new.origin = origin  # type: ignore[attr-defined]  # ours
+    return new
+
+
+def mark_origin(body: list[ast.stmt], line: int) -> list[ast.stmt]:
+    """Note on each statement that it was the branch of the `if` at this line; an outer `if` does not replace it."""
+    for statement in body:
+        if origin_of(statement) is None:
+            statement.origin = (line, len(body))  # type: ignore[attr-defined]  # ours
+    return body
+
+
+def origin_of(node: ast.AST) -> Origin | None:
+    """The branch that a statement was taken out of."""
+    return getattr(node, "origin", None)
