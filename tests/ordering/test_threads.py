@@ -31,6 +31,15 @@ def test_warp_number_through_a_shuffle(assembler):
     assert asked(a, p)[0] == ((1 << 64) - 1) & ~((1 << 32) - 1)
 
 
+@pytest.mark.parametrize(("clamp", "decided"), [(31, True), (0x181F, False)])
+def test_a_shuffle_in_segments_decides_nothing(assembler, clamp, decided):
+    a = assembler("x")
+    warp = a.let(Op.SHR, a.tid(), Const(5), width=32)
+    held = a.let(Op.COPY, Const(clamp), width=32)
+    p = a.compare("eq", a.let(Op.SHUFFLE, warp, Const(0), held, attr="idx", width=32), Const(0))
+    assert (asked(a, p)[0] == (1 << 32) - 1) is decided
+
+
 def test_elect_is_one_lane_of_every_warp(assembler):
     a = assembler("x")
     p = a.let(Op.ELECT, width=1)

@@ -187,7 +187,10 @@ class Op(IntEnum):
     ATOMIC = auto()
     """Old value returned by the atomic at this instruction."""
     SHUFFLE = auto()
-    """args = (value, source lane …): warp-uniform if the source lane is a constant; attr = mode ("idx", …) or None."""
+    """args = (value, source lane, clamp as PTX has it, absent: the whole warp); attr = mode ("idx", …) or None.
+
+    Warp-uniform if the mode is idx, the source lane a constant and the clamp that of a whole warp.
+    """
     VOTE = auto()
     """args = (predicate,): warp-uniform; attr in all any ballot uni."""
     ELECT = auto()

@@ -364,6 +364,8 @@ class Threads(Solver[_Value]):
 
     def _shuffled(self, values: list[_Value], mode: object) -> _Value:
         value = values[0]
+        if len(values) > 2 and not _whole_warp(values[2]):
+            return value if _agrees(value) else _VARYING
         if all(map(_agrees, values)) and isinstance(value, Agreement):
             return value
         if not isinstance(value, np.ndarray) or len(values) < 2 or mode not in (None, "idx") or self.rows:
@@ -396,6 +398,11 @@ def _agrees(value: _Value) -> bool:
     if not isinstance(value, np.ndarray):
         return value is _UNIFORM
     return bool((value == value[0]).all())
+
+
+def _whole_warp(clamp: _Value) -> bool:
+    """shfl's third operand: segment mask in bits 8 to 12, last lane in bits 0 to 4."""
+    return isinstance(clamp, np.ndarray) and bool(((clamp & 0x1F1F) == 0x1F).all())
 
 
 def _as_numbers(bits: npt.NDArray[np.bool_]) -> Vector:

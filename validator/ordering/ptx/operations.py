@@ -212,13 +212,11 @@ def _insert(statement: Statement, position: int) -> Operation:
 
 
 def _shuffle(statement: Statement, position: int) -> Operation:
-    """shfl over a whole warp; of sub-warp segments (idx differs from lane to lane there) nothing is claimed."""
+    """shfl: value, lane, and the clamp that tells a whole warp from segments of it (often in a register)."""
     form = statement.form
     mode = next((word for word in form.words[1:] if word in ("idx", "up", "down", "bfly")), None)
-    clamp = statement.operand(3)
-    whole = mode != "idx" or (isinstance(clamp, Const) and clamp.value & 0x1F1F == 0x1F)
-    if position == 0 and mode is not None and whole:
-        return Operation(Op.SHUFFLE, (statement.operand(1, 32), statement.operand(2, 32)), mode, 32)
+    if position == 0 and mode is not None:
+        return Operation(Op.SHUFFLE, tuple(statement.operand(i, 32) for i in (1, 2, 3)), mode, 32)
     return opaque(statement)
 
 
