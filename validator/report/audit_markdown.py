@@ -37,7 +37,9 @@ def _lines(audit: Audit, drift: DriftDocument | None, cap: int) -> Iterator[str]
     groups = words.by_status(audit)
     for status in (Status.REFUTED, Status.UNPROVEN):
         kernels = groups.pop(status, [])
-        yield from _section(SIGNS[status], len(kernels), (_kernel(k) for k in kernels), cap)
+        title = f"{SIGNS[status]}: {plural(len(kernels), 'kernel')}"
+        alike = words.alike(kernels)
+        yield from _section(title, len(alike), (_kernel(same[0], same[1:]) for same in alike), cap)
     over = by_weight(f for f in audit.findings if f.severity is not Severity.NOTE)
     yield from _section("Over the whole set", len(over), map(_finding, over), cap)
     skipped = (
@@ -72,13 +74,16 @@ def _section(title: str, total: int, items: Iterable[str], cap: int) -> Iterator
         yield item
 
 
-def _kernel(kernel: KernelAudit) -> str:
+def _kernel(kernel: KernelAudit, builds: list[KernelAudit]) -> str:
     lines = [
         f"### {code(shorten(words.title_of(kernel), 160))}",
         "",
         f"{code(shorten(kernel.artifact, 160))}, {markdown(words.isa_words(kernel))}",
         "",
     ]
+    if builds:
+        named = ", ".join(dict.fromkeys(words.isa_words(b) for b in builds))
+        lines += [markdown(f"and {plural(len(builds), 'more build')} that break the same rules: {shorten(named)}"), ""]
     found = words.blocking(kernel)
     lines += [_finding(f) for f in found[:3]]
     if len(found) > 3:

@@ -78,22 +78,30 @@ class _Report:
 
     def open_kernels(self, status: Status, kernels: list[KernelAudit]) -> Iterator[str]:
         yield from self.heading(status, len(kernels))
-        for kernel in kernels[:FULL]:
-            yield from self.kernel(kernel)
-        rest = kernels[FULL:]
+        groups = words.alike(kernels)
+        for same in groups[:FULL]:
+            yield from self.kernel(same[0], same[1:])
+        rest = groups[FULL:]
         if rest:
             yield ""
-        for kernel in rest[:LINES]:
-            found = words.blocking(kernel)
-            why = found[0].message if found else (kernel.reasons[0] if kernel.reasons else "")
-            yield from self.wrap(f"{words.title_of(kernel)} ({kernel.artifact}): {why}", "  ", "    ", 200)
+        for same in rest[:LINES]:
+            found = words.blocking(same[0])
+            why = found[0].message if found else (same[0].reasons[0] if same[0].reasons else "")
+            times = f", {len(same):,} builds" if len(same) > 1 else ""
+            yield from self.wrap(f"{words.title_of(same[0])} ({same[0].artifact}{times}): {why}", "  ", "    ", 200)
         if len(rest) > LINES:
-            yield f"  and {plural(len(rest) - LINES, 'more kernel')}: `--format json` holds them all"
+            left = sum(map(len, rest[LINES:]))
+            yield f"  and {plural(left, 'more kernel')}: `--format json` holds them all"
 
-    def kernel(self, kernel: KernelAudit) -> Iterator[str]:
+    def kernel(self, kernel: KernelAudit, builds: list[KernelAudit]) -> Iterator[str]:
         yield ""
         yield "  " + self.paint(visible(shorten(words.title_of(kernel), 160)), "bold")
         yield f"    {visible(f'{shorten(kernel.artifact, 160)}, {words.isa_words(kernel)}')}"
+        if builds:
+            named = ", ".join(dict.fromkeys(words.isa_words(b) for b in builds))
+            yield from self.wrap(
+                f"and {plural(len(builds), 'more build')} that break the same rules: {named}", "    ", "      ", 300
+            )
         found = words.blocking(kernel)
         for finding in found[:FINDINGS]:
             yield from self.finding(finding)

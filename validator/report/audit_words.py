@@ -18,6 +18,7 @@ from validator.verdict.model import Finding, Severity, Status, Verdict
 __all__ = [
     "ORDER",
     "Family",
+    "alike",
     "all_findings",
     "blocking",
     "by_status",
@@ -104,6 +105,15 @@ def open_findings(audit: Audit) -> list[Finding]:
 def blocking(kernel: KernelAudit) -> list[Finding]:
     """What keeps a kernel from being proven, heaviest first."""
     return [f for f in by_weight(kernel.findings) if f.severity in (Severity.ERROR, Severity.UNPROVEN)]
+
+
+def alike(kernels: Iterable[KernelAudit]) -> list[list[KernelAudit]]:
+    """Builds of one kernel that break the same rules, together; machine code, which speaks louder, first."""
+    groups: dict[tuple[str, ...], list[KernelAudit]] = {}
+    for kernel in kernels:
+        rules = sorted({f.rule for f in blocking(kernel)}) or list(kernel.reasons[:1])
+        groups.setdefault((kernel.name, *rules), []).append(kernel)
+    return [sorted(group, key=lambda k: k.isa is Isa.PTX) for group in groups.values()]
 
 
 def title_of(kernel: KernelAudit) -> str:
