@@ -148,7 +148,7 @@ def _recheck(runner: Runner, case: Case, inputs: Inputs, expected: Expectation, 
     reply = runner.candidate.recall(kept.nonce, kept.placed.lengths)
     if reply.result is None:
         return [*faults, Fault(FaultKind.WORKER, "", f"earlier results cannot be looked at: {reply.outcome}")]
-    now, wrong = runner.collected(kept.placed, reply.result)
+    now, wrong = runner.collected(case, kept.placed, reply.result)
     faults += wrong
     for name, count in differing(runner.contract, expected, kept.outputs, now):
         text = f"{count} elements of an earlier {name} changed when the candidate was called again"

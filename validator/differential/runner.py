@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -65,20 +66,19 @@ class Runner:
     def expect(self, case: Case, inputs: Inputs) -> dict[str, Expected]:
         """What is right for these inputs. Raises `ReferenceFailed`."""
         aliases = self.aliases(case)
-        native, old_native = self._trusted(self.baseline, inputs, aliases, 1)
-        exact, old_exact = native, old_native
-        if self.wide:
-            try:
-                exact, old_exact = self._trusted(self.reference, _widened(inputs), aliases, 0)
-            except ReferenceFailed:
-                exact, _ = self._trusted(self.reference, inputs, aliases, 1)
-                self.wide = False
-        probes: list[Outputs] = []
+        ((native, old_native),) = self._trusted(self.baseline, [inputs], aliases, 1)
+        exact, old_exact, probes = native, old_native, []
         if self.wide:
             size = max((a.size for a in native.values()), default=0)
-            for index in range(8 if size <= 512 else 4 if size <= 1 << 14 else 2):
-                moved = self._moved(inputs, derived(case.seed, "probe", index))
-                probes.append(self._trusted(self.reference, moved, aliases, 0)[0])
+            count = 8 if size <= 512 else 4 if size <= 1 << 14 else 2
+            moved = [self._moved(inputs, derived(case.seed, "probe", index)) for index in range(count)]
+            try:
+                (exact, old_exact), *rest = self._trusted(self.reference, [_widened(inputs), *moved], aliases, 0)
+                probes = [outputs for outputs, _ in rest]
+            except ReferenceFailed:
+                self.wide = False
+        if not self.wide and self.reference is not self.baseline:
+            ((exact, _),) = self._trusted(self.reference, [inputs], aliases, 1)
         expected = {}
         for name, array in native.items():
             wide = exact[name].astype(np.float64)
@@ -91,7 +91,7 @@ class Runner:
 
     def trusted(self, case: Case, inputs: Inputs) -> Outputs:
         """What the trusted implementation makes of these inputs. Raises `ReferenceFailed`."""
-        return self._trusted(self.baseline, inputs, self.aliases(case), 1)[0]
+        return self._trusted(self.baseline, [inputs], self.aliases(case), 1)[0][0]
 
     def play(
         self,
@@ -111,13 +111,13 @@ class Runner:
         reply = self.candidate.call(placed.call(slot, keep=keep), nonce)
         if reply.result is None:
             return Played((_no_result(reply),), None, nonce, placed)
-        outputs, faults = self.collected(placed, reply.result)
+        outputs, faults = self.collected(case, placed, reply.result)
         faults += self._disturbed(placed, reply.result)
         if not any(f.kind is FaultKind.METADATA for f in faults):
             faults += judge(self.contract, expected, outputs)
         return Played(tuple(faults), outputs, nonce, placed)
 
-    def collected(self, placed: Placed, result: Result) -> tuple[Outputs, list[Fault]]:
+    def collected(self, case: Case, placed: Placed, result: Result) -> tuple[Outputs, list[Fault]]:
         """The outputs, copied out of what came back, and what is wrong with their form."""
         outputs = {
             name: placed.view(name, result.arenas).copy()
@@ -133,20 +133,24 @@ class Runner:
             return outputs, [Fault(FaultKind.METADATA, "", text)]
         faults = []
         for name, (array, data) in zip(declared, returned, strict=True):
-            value, wrong = self._returned(name, array, bytes(data), placed)
+            value, wrong = self._returned(case, name, array, bytes(data), placed)
             if wrong:
                 faults.append(Fault(FaultKind.METADATA, name, f"{name} {wrong}"))
             elif value is not None:
                 outputs[name] = value
         return outputs, faults
 
-    def _returned(self, name: str, array: Descriptor, data: bytes, placed: Placed) -> tuple[Array | None, str]:
-        """A returned value, or what is wrong with it."""
+    def _returned(
+        self, case: Case, name: str, array: Descriptor, data: bytes, placed: Placed
+    ) -> tuple[Array | None, str]:
+        """A returned value, or what is wrong with it. Its shape is only a claim until it is compared."""
         values = self.contract.values[name][1]
         if array.form == 4:
             return None, "is not a plain numpy array of a known element type"
-        dtype = _DTYPES[array.dtype]
-        count = int(np.prod(array.shape, dtype=np.int64))
+        dtype, due = _DTYPES[array.dtype], self.shape(case, name)
+        if array.shape != due:
+            return None, f"has the shape {list(array.shape)}, the contract says {list(due)}"
+        count = math.prod(due)
         if count * dtype.itemsize != len(data):
             return None, f"says {list(array.shape)} and holds {len(data)} bytes"
         if array.arena:
@@ -182,30 +186,32 @@ class Runner:
         }
         return {**passed, **poison}, poison
 
-    def _trusted(self, worker: Worker, inputs: Inputs, aliases: dict[str, str], which: int) -> tuple[Outputs, Outputs]:
-        """(results, what the outputs held before)."""
-        prepared, poison = self._prepared(inputs, which)
-        placed = place(prepared, None, aliases)
-        reply = worker.call(placed.call(0))
+    def _trusted(
+        self, worker: Worker, several: list[Inputs], aliases: dict[str, str], which: int
+    ) -> list[tuple[Outputs, Outputs]]:
+        """For each: (results, what the outputs held before). Raises `ReferenceFailed`."""
+        prepared = [self._prepared(inputs, which) for inputs in several]
+        placed = [place(passed, None, aliases) for passed, _ in prepared]
+        replies = worker.call_many([p.call(0) for p in placed])
+        return [
+            (results := self._results(worker, p, reply), {n: v for n, v in poison.items() if n in results})
+            for (_, poison), p, reply in zip(prepared, placed, replies, strict=True)
+        ]
+
+    def _results(self, worker: Worker, placed: Placed, reply: Reply) -> Outputs:
+        """A trusted function's outputs; what it returns is taken as it is."""
         if reply.result is None:
             raise ReferenceFailed(f"{worker.target} gives no result: {reply.outcome} {reply.detail[:300]}")
-        outputs = {
-            n: placed.view(n, reply.result.arenas).copy()
-            for n in judged_arguments(self.contract)
-            if n not in self.contract.returns
-        }
-        if len(self.contract.returns) != len(reply.result.returns) and self.contract.returns:
+        declared, returned = self.contract.returns, reply.result.returns
+        if declared and (len(declared) != len(returned) or any(array.form == 4 for array in returned)):
             raise ReferenceFailed(
-                f"{worker.target} returns {len(reply.result.returns)} values, "
-                f"the contract declares {len(self.contract.returns)}"
+                f"{worker.target} does not return the {len(declared)} numpy arrays that the contract declares"
             )
-        for name, array, data in zip(
-            self.contract.returns, reply.result.returns, reply.result.data, strict=bool(self.contract.returns)
-        ):
-            if array.form == 4:
-                raise ReferenceFailed(f"{worker.target} returns no numpy array for {name}")
+        names = (n for n in judged_arguments(self.contract) if n not in declared)
+        outputs = {n: placed.view(n, reply.result.arenas).copy() for n in names}
+        for name, array, data in zip(declared, returned, reply.result.data, strict=bool(declared)):
             outputs[name] = np.frombuffer(data, _DTYPES[array.dtype]).reshape(array.shape).copy()
-        return outputs, {n: placed_poison for n, placed_poison in poison.items() if n in outputs}
+        return outputs
 
     def _moved(self, inputs: Inputs, seed: int) -> Inputs:
         """float64 inputs, each moved by about one rounding error of the promised precision."""

@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from importlib.util import find_spec
@@ -27,7 +27,17 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from validator.errors import ValidatorError
-from validator.run.channel import HEADER, Buffer, Call, Kind, ProtocolError, Result, pack_frame, unpack_header
+from validator.run.channel import (
+    HEADER,
+    Buffer,
+    Call,
+    Kind,
+    ProtocolError,
+    Result,
+    coalesced,
+    pack_frame,
+    unpack_header,
+)
 
 __all__ = ["Limits", "Outcome", "Reply", "RunError", "Worker", "write_tree"]
 
@@ -189,12 +199,16 @@ class Worker:
         self.close()
 
     def call(self, call: Call, nonce: int | None = None) -> Reply:
-        """Run the callable once."""
-        return self._ask(Kind.CALL, call.pack(), nonce, tuple(len(data) for _, data in call.arenas))
+        """Run the callable once. `nonce`: for a later `recall`."""
+        return self._ask(Kind.CALL, [_asked(call, secrets.randbits(63) if nonce is None else nonce)])[0]
+
+    def call_many(self, calls: Sequence[Call]) -> list[Reply]:
+        """Run the callable several times, all arguments known beforehand: one round trip."""
+        return self._ask(Kind.CALL, [_asked(call, secrets.randbits(63)) for call in calls])
 
     def recall(self, nonce: int, arenas: tuple[int, ...]) -> Reply:
         """The buffers of an earlier kept call as they are now. `arenas`: their lengths."""
-        return self._ask(Kind.RECALL, [struct.pack("<Q", nonce)], None, arenas)
+        return self._ask(Kind.RECALL, [_Asked(secrets.randbits(63), [struct.pack("<Q", nonce)], arenas)])[0]
 
     def start(self) -> Reply:
         """Make sure that the callable is imported."""
@@ -246,43 +260,47 @@ class Worker:
         os.set_blocking(self._process.stdout.fileno(), False)
         self._socket, self._output = ours, 0
         self.starts += 1
-        ready = self._exchange([], Kind.READY, 0, self.limits.start)
+        (ready,) = self._exchange([], Kind.READY, [0], self.limits.start)
         if ready.outcome is not Outcome.OK:
             return ready
         lines = ready.payload.decode("utf-8", "replace").splitlines()
         self.enforced = {k: v for k, _, v in (line.partition("=") for line in lines)}
         nonce = secrets.randbits(63)
         text = "\0".join((self.target, *self.forbidden)).encode()
-        loaded = self._exchange(pack_frame(Kind.LOAD, nonce, [text]), Kind.LOADED, nonce, self.limits.start)
+        (loaded,) = self._exchange(pack_frame(Kind.LOAD, nonce, [text]), Kind.LOADED, [nonce], self.limits.start)
         if loaded.outcome is Outcome.ERROR:
             return Reply(Outcome.UNLOADABLE, detail=loaded.detail)
         self.bound = tuple(filter(None, loaded.payload.decode("utf-8", "replace").split("\0")))
         return loaded
 
-    def _ask(self, kind: Kind, parts: list[Buffer], nonce: int | None, arenas: tuple[int, ...]) -> Reply:
+    def _ask(self, kind: Kind, asked: Sequence[_Asked]) -> list[Reply]:
         reply = self.start()
         if reply.outcome is not Outcome.OK:
-            return reply
-        nonce = secrets.randbits(63) if nonce is None else nonce
-        reply = self._exchange(pack_frame(kind, nonce, parts), Kind.RESULT, nonce, self.limits.wall)
-        if reply.outcome is Outcome.OK:
-            try:
-                return Reply(Outcome.OK, Result.unpack(memoryview(reply.payload), arenas))
-            except ProtocolError as error:
-                reply = Reply(Outcome.PROTOCOL, detail=str(error))
-        if reply.outcome is not Outcome.ERROR:
+            return [reply] * len(asked)
+        frames = [part for a in asked for part in pack_frame(kind, a.nonce, a.parts)]
+        replies = self._exchange(frames, Kind.RESULT, [a.nonce for a in asked], self.limits.wall * len(asked))
+        judged = [_result(reply, a.arenas) for reply, a in zip(replies, asked, strict=True)]
+        if any(reply.outcome not in (Outcome.OK, Outcome.ERROR) for reply in judged):
             self.close()
-        return reply
+        return judged
 
-    def _exchange(self, frame: Iterable[Buffer], expected: Kind, nonce: int, seconds: float) -> Reply:
-        """Send a frame, wait for its answer, and watch the clock and the standard streams meanwhile."""
+    def _exchange(self, frames: Sequence[Buffer], expected: Kind, nonces: Sequence[int], seconds: float) -> list[Reply]:
+        """Send frames, wait for the answers, and watch the clock and the standard streams meanwhile.
+
+        Whatever ends the exchange early is the reply to everything that is still unanswered.
+        """
+        assert self._socket is not None
+        exchange = _Exchange(self._socket, frames, expected, nonces, self.limits.returned)
+        ended = self._pump(exchange, time.monotonic() + seconds, seconds)
+        return exchange.replies + [ended] * (len(nonces) - len(exchange.replies))
+
+    def _pump(self, exchange: _Exchange, end: float, seconds: float) -> Reply:
+        """Move bytes until the exchange is complete (`OK`) or something ends it."""
         assert self._process is not None
         assert self._process.stdout is not None
         assert self._socket is not None
-        exchange = _Exchange(self._socket, list(frame), expected, nonce, self.limits.returned)
-        end = time.monotonic() + seconds
         with selectors.DefaultSelector() as selector:
-            selector.register(self._socket, selectors.EVENT_READ | selectors.EVENT_WRITE)
+            selector.register(self._socket, exchange.wants)
             selector.register(self._process.stdout, selectors.EVENT_READ)
             while True:
                 left = end - time.monotonic()
@@ -290,20 +308,20 @@ class Worker:
                     return Reply(Outcome.HANG, detail=f"no answer within {seconds:g} s")
                 for key, events in selector.select(left):
                     if key.fileobj is self._process.stdout:
-                        if not self._drain() and key.fd in selector.get_map():
+                        if not self._drain():
                             selector.unregister(key.fileobj)
                         if self._output > self.limits.output:
                             return Reply(Outcome.FLOOD, detail=f"more than {self.limits.output} bytes of output")
                         continue
                     try:
-                        done = exchange.step(events)
+                        if exchange.step(events):
+                            return Reply(Outcome.OK)
                     except (BrokenPipeError, ConnectionResetError, EOFError):
                         return self._ended()
                     except ProtocolError as error:
                         return Reply(Outcome.PROTOCOL, detail=str(error))
-                    if done is not None:
-                        return done
-                    selector.modify(self._socket, exchange.wants)
+                    if selector.get_key(self._socket).events != exchange.wants:
+                        selector.modify(self._socket, exchange.wants)
 
     def _drain(self) -> bool:
         assert self._process is not None
@@ -332,40 +350,67 @@ class Worker:
 _BY_SIGNAL: dict[int, Outcome] = {signal.SIGSYS: Outcome.FORBIDDEN, signal.SIGXCPU: Outcome.HANG}
 
 
-class _Exchange:
-    """One frame out, one frame in, over a non-blocking socket."""
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """One question: its nonce, its payload, and the lengths of the buffers that must come back."""
 
-    def __init__(self, connection: socket.socket, frame: list[Buffer], expected: Kind, nonce: int, limit: int) -> None:
-        self._socket, self._expected, self._nonce, self._limit = connection, expected, nonce, limit
-        self._out = [memoryview(part) for part in frame]
+    nonce: int
+    parts: list[Buffer]
+    arenas: tuple[int, ...]
+
+
+def _asked(call: Call, nonce: int) -> _Asked:
+    return _Asked(nonce, call.pack(), tuple(len(data) for _, data in call.arenas))
+
+
+def _result(reply: Reply, arenas: tuple[int, ...]) -> Reply:
+    """The reply with its payload taken apart, if it is what was asked for."""
+    if reply.outcome is not Outcome.OK:
+        return reply
+    try:
+        return Reply(Outcome.OK, Result.unpack(memoryview(reply.payload), arenas))
+    except ProtocolError as error:
+        return Reply(Outcome.PROTOCOL, detail=str(error))
+
+
+class _Exchange:
+    """Some frames out and one frame in for each nonce, in order, over a non-blocking socket."""
+
+    def __init__(
+        self, connection: socket.socket, frames: Sequence[Buffer], expected: Kind, nonces: Sequence[int], limit: int
+    ) -> None:
+        self._socket, self._expected, self._nonces, self._limit = connection, expected, nonces, limit
+        self._out = [memoryview(part) for part in coalesced(frames)]
         self._in = bytearray(HEADER.size)
         self._at = 0
         self._kind: Kind | None = None
+        self.replies: list[Reply] = []
 
     @property
     def wants(self) -> int:
+        """Events that bring it forward."""
         return selectors.EVENT_READ | (selectors.EVENT_WRITE if self._out else 0)
 
-    def step(self, events: int) -> Reply | None:
-        """Move bytes; the reply once it is complete. Raises `ProtocolError`, `EOFError`, `OSError`."""
+    def step(self, events: int) -> bool:
+        """Move bytes; True once every reply is here. Raises `ProtocolError`, `EOFError`, `OSError`."""
         if events & selectors.EVENT_WRITE and self._out:
             sent = self._socket.send(self._out[0])
             self._out[0] = self._out[0][sent:]
             if not self._out[0]:
                 self._out.pop(0)
-        return self._read() if events & selectors.EVENT_READ else None
+        if events & selectors.EVENT_READ:
+            self._read()
+        return len(self.replies) == len(self._nonces)
 
-    def _read(self) -> Reply | None:
-        while True:
+    def _read(self) -> None:
+        while len(self.replies) < len(self._nonces):
             if self._at == len(self._in):
-                if self._kind is not None:
-                    return self._reply()
-                self._open()
+                self._open() if self._kind is None else self._close()
                 continue
             try:
                 got = self._socket.recv_into(memoryview(self._in)[self._at :])
             except BlockingIOError:
-                return None
+                return
             if not got:
                 raise EOFError
             self._at += got
@@ -373,17 +418,19 @@ class _Exchange:
     def _open(self) -> None:
         """The header is here: is it the answer to what was asked?"""
         kind, nonce, length = unpack_header(self._in)
-        if self._out:
-            raise ProtocolError("answered before it was asked")
-        if nonce != self._nonce or kind not in (self._expected, Kind.ERROR, Kind.MEMORY):
+        if nonce != self._nonces[len(self.replies)] or kind not in (self._expected, Kind.ERROR, Kind.MEMORY):
             raise ProtocolError(f"sent {kind.name} where {self._expected.name} was due")
         if length > (self._limit if kind is self._expected else 1 << 16):
             raise ProtocolError(f"declares an answer of {length} bytes")
         self._kind, self._in, self._at = kind, bytearray(length), 0
 
-    def _reply(self) -> Reply:
+    def _close(self) -> None:
+        """The payload is here too."""
         data = bytes(self._in)
         if self._kind is self._expected:
-            return Reply(Outcome.OK, payload=data)
-        outcome = Outcome.MEMORY if self._kind is Kind.MEMORY else Outcome.ERROR
-        return Reply(outcome, detail=data.decode("utf-8", "replace"))
+            reply = Reply(Outcome.OK, payload=data)
+        else:
+            outcome = Outcome.MEMORY if self._kind is Kind.MEMORY else Outcome.ERROR
+            reply = Reply(outcome, detail=data.decode("utf-8", "replace"))
+        self.replies.append(reply)
+        self._kind, self._in, self._at = None, bytearray(HEADER.size), 0

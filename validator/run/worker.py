@@ -81,7 +81,7 @@ class Worker:
         self.numpy: Any = None
 
     def send(self, kind: int, nonce: int, parts: list[Any]) -> None:
-        for part in self.channel.pack_frame(kind, nonce, parts):
+        for part in self.channel.coalesced(self.channel.pack_frame(kind, nonce, parts)):
             self.connection.sendall(part)
 
     def serve(self) -> None:
