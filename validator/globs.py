@@ -8,6 +8,7 @@ takes time proportional to pattern times path, whatever they hold.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 __all__ = ["first_match", "matches", "name_matches"]
 
@@ -20,7 +21,7 @@ def matches(path: str, patterns: Iterable[str]) -> bool:
 def first_match(path: str, patterns: Iterable[str]) -> str | None:
     """The first pattern that means this path."""
     parts = path.split("/")
-    return next((pattern for pattern in patterns if _parts(parts, _split(pattern))), None)
+    return next((pattern for pattern in patterns if _means(parts, path, pattern)), None)
 
 
 def name_matches(name: str, patterns: Iterable[str]) -> bool:
@@ -28,9 +29,19 @@ def name_matches(name: str, patterns: Iterable[str]) -> bool:
     return any(_part(name, pattern) for pattern in patterns)
 
 
-def _split(pattern: str) -> list[str]:
+def _means(parts: Sequence[str], path: str, pattern: str) -> bool:
+    literal, split = _split(pattern)
+    return path.startswith(literal) and _parts(parts, split)
+
+
+@lru_cache(maxsize=4096)
+def _split(pattern: str) -> tuple[str, tuple[str, ...]]:
+    """What a path must begin with, which settles most cases, and the pattern's parts."""
     pattern = pattern.removeprefix("./")
-    return (pattern + "**" if pattern.endswith("/") else pattern).split("/")
+    pattern += "**" if pattern.endswith("/") else ""
+    literal = pattern[: next((at for at, character in enumerate(pattern) if character in "*?"), len(pattern))]
+    # `a/**/b` also means `a/b`, so only what stands before the first part with a wildcard is sure.
+    return literal if literal == pattern else literal[: literal.rfind("/") + 1], tuple(pattern.split("/"))
 
 
 def _parts(parts: Sequence[str], patterns: Sequence[str]) -> bool:

@@ -7,10 +7,14 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.support.repository import Node, RepositoryBuilder, files
 from validator.change.git import Repository, open_change
 from validator.change.model import ChangeError, ChangeStatus, FileKind, Hunk, MissingFile
+from validator.change.objects import Node as TreeNode
+from validator.change.objects import Objects, _parse_tree
 
 BASE = files(
     a_py="one\ntwo\nthree\n", b_py="same\n", d__c_py="moved, and long enough to be seen as the same file\n" * 5
@@ -344,3 +348,36 @@ def test_a_tree_with_a_name_no_file_can_have_is_refused(tmp_path: Path, name: by
     head = builder.git("commit-tree", "-m", "c", tree)
     with pytest.raises(ChangeError, match="no file can be named"):
         Repository(builder.path).tree(head).list()
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.binary(max_size=120))
+def test_any_bytes_are_a_tree_or_an_error(data: bytes) -> None:
+    try:
+        nodes = _parse_tree(data, "0" * 40)
+    except ChangeError:
+        return
+    assert sum(len(b"%o %s\0" % (n.mode, os.fsencode(name))) + 20 for name, n in nodes.items()) <= len(data)
+
+
+def test_a_name_that_a_tree_has_twice_is_refused() -> None:
+    one = b"100644 a\0" + b"1" * 20
+    with pytest.raises(ChangeError, match="twice"):
+        _parse_tree(one + one, "0" * 40)
+
+
+def test_folders_that_did_not_change_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    builder = RepositoryBuilder(tmp_path / "repo", bare=True)
+    node = Node(b"same\n")
+    base = {b"d%d/e/f.py" % i: node for i in range(300)}
+    two(builder, base, base | {b"d7/e/f.py": Node(b"other\n")})
+    read: list[str] = []
+    original = Objects.tree
+
+    def counted(self: Objects, object_id: str) -> dict[str, TreeNode]:
+        read.append(object_id)
+        return original(self, object_id)
+
+    monkeypatch.setattr(Objects, "tree", counted)
+    assert [f.path for f in open_change(builder.path, "main", "change").files] == ["d7/e/f.py"]
+    assert len(read) == 6

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from validator.gate.edits import compare_tests
@@ -160,3 +162,13 @@ def test_new_methods_of_an_old_class_stay_quiet() -> None:
 )
 def test_what_cannot_be_parsed_is_said_to_be_so(text: bytes) -> None:
     assert compare_tests(OLD.encode(), text) is None
+
+
+def test_a_file_of_the_largest_size_is_compared_in_time() -> None:
+    old = b"".join(b"a%d = %d\n" % (i, i) for i in range(20_000))
+    new = b"".join(b"b%d = %d\n" % (i, i) for i in range(20_000))
+    started = time.perf_counter()
+    edits = compare_tests(old, new)
+    assert edits is not None
+    assert len(edits) == 20_000
+    assert time.perf_counter() - started < 20

@@ -133,11 +133,14 @@ def _parse_tree(data: bytes, object_id: str) -> dict[str, Node]:
         end = data.find(b"\0", space + 1)
         if space < 0 or end < 0 or end + 1 + width > len(data):
             raise ChangeError(Problem(f"tree {object_id} is damaged", fix="check the repository: `git fsck`"))
-        raw = data[space + 1 : end]
-        if raw in (b"", b".", b"..") or b"/" in raw:
-            raise ChangeError(Problem(f"tree {object_id} has a file named {raw!r}, which no file can be named"))
-        node = Node(int(data[position:space], 8), data[end + 1 : end + 1 + width].hex())
-        nodes[os.fsdecode(raw)] = node
+        raw, mode = data[space + 1 : end], data[position:space]
+        if not mode or mode.strip(b"01234567"):
+            raise ChangeError(Problem(f"tree {object_id} is damaged", fix="check the repository: `git fsck`"))
+        name = os.fsdecode(raw)
+        if raw in (b"", b".", b"..") or b"/" in raw or name in nodes:
+            why = "twice" if name in nodes else "which no file can be named"
+            raise ChangeError(Problem(f"tree {object_id} has a file named {raw!r}, {why}"))
+        nodes[name] = Node(int(mode, 8), data[end + 1 : end + 1 + width].hex())
         position = end + 1 + width
     return nodes
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import warnings
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -116,19 +117,22 @@ def _loose(old: Sequence[ast.stmt], new: Sequence[ast.stmt], prefix: str, used: 
     """Statements that are not definitions: the old ones in order, and what was put between them."""
     rest = [node for node in new if not isinstance(node, _Definition)]
     dumps = [ast.dump(node) for node in rest]
-    known = set()
-    at = 0
+    places: dict[str, list[int]] = {}
+    for number, dump in enumerate(dumps):
+        places.setdefault(dump, []).append(number)
+    known: set[str] = set()
     kept: set[int] = set()
+    at = 0
     for node in (n for n in old if not isinstance(n, _Definition)):
         dump = ast.dump(node)
         known.add(dump)
-        try:
-            found = dumps.index(dump, at)
-        except ValueError:
+        later = places.get(dump, [])
+        found = bisect_left(later, at)
+        if found == len(later):
             yield Edit(f"changed or gone: {prefix}{_first_line(node)}", None)
             continue
-        kept.add(found)
-        at = found + 1
+        at = later[found] + 1
+        kept.add(later[found])
     for number, node in enumerate(rest):
         if number not in kept and dumps[number] not in known:
             yield from _added(node, prefix, used)

@@ -8,6 +8,7 @@ To mend it: `git update-index --chmod=-x FILE`.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 
 from validator.change.model import FileKind
@@ -31,5 +32,5 @@ def check(context: StageContext) -> Iterator[Finding]:
                 file.path,
                 f"{file.path} is made executable",
                 why="a build script, a hook or a person may start it",
-                fix=f"git update-index --chmod=-x {file.path}",
+                fix=f"git update-index --chmod=-x -- {shlex.quote(file.path)}",
             )

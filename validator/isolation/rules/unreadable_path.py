@@ -34,7 +34,7 @@ def check(context: StageContext) -> Iterator[Finding]:
             yield finding(
                 RULE,
                 file.path,
-                f"the path {visible(file.path)} {reason}",
+                f"the path {file.path} {reason}",
                 why="reports, tools and file systems may take it for another file",
                 fix="rename it with letters, digits, `.`, `_` and `-`",
             )
@@ -54,4 +54,4 @@ def _twin(context: StageContext, path: str) -> str:
     twins = context.change.head_tree.names(folder)
     name = path.rpartition("/")[2]
     other = next((n for n in twins if n != name and n.casefold() == name.casefold()), None)
-    return f"differs from {visible(other)} in case only" if other else ""
+    return f"differs from {other} in case only" if other else ""
