@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from validator.change.model import Change, ChangeStatus, Entry, FileChange, FileKind, MissingFile
-from validator.manifest.model import Manifest
+from validator.manifest.model import Artifact, Manifest
 from validator.ordering.architecture import serves
 from validator.ordering.program import Isa
 from validator.ordering.result import Audit, KernelAudit, Skipped
@@ -186,6 +186,35 @@ def test_an_artifact_that_is_not_there_is_unproven(path: str, said: str) -> None
     result = stage(PTX, declared=manifest(artifacts=["k.ptx", path]))
     assert of(result, ARTIFACTS).status is Status.UNPROVEN
     assert said in of(result, ARTIFACTS).reason
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        ({"arch": "sm_90a"}, "k.ptx is declared for sm_90a and was built for sm_100a"),
+        ({"kernels": ["kern", "gone*"]}, "k.ptx is declared to hold gone* and does not"),
+        ({"arch": "sm_100a", "kernels": ["k*"]}, ""),
+    ],
+)
+def test_what_the_manifest_says_of_an_artifact_has_to_be_so(said: dict[str, Any], reason: str) -> None:
+    table = Artifact.model_validate({"path": "k.ptx", **said})
+    result = stage(PTX, declared=manifest().model_copy(update={"artifacts": (table,)}))
+    assert of(result, ARTIFACTS).status is (Status.UNPROVEN if reason else Status.PROVEN)
+    assert reason in of(result, ARTIFACTS).reason
+
+
+def test_the_same_kernel_twice_in_a_file_is_two_audits() -> None:
+    result = stage(PTX, replace(PTX, status=Status.REFUTED), declared=manifest(artifacts=["k.ptx"]))
+    assert of(result).status is Status.REFUTED
+    assert len(set(of(result).evidence)) == 2
+
+
+@pytest.mark.parametrize("path", ["k2.PTX", "deep/lib.so", "x.cubin"])
+def test_a_compiled_file_that_the_manifest_does_not_name_is_unproven(path: str) -> None:
+    result = stage(PTX, declared=manifest(artifacts=["k.ptx"]), changed=["k.ptx", path])
+    assert of(result, ARTIFACTS).status is Status.UNPROVEN
+    assert f"{path}: is a compiled file that the manifest does not name" in of(result, ARTIFACTS).reason
+    assert of(stage(PTX, declared=manifest(artifacts=["k.ptx"]), changed=["k.ptx"]), ARTIFACTS).status is Status.PROVEN
 
 
 def test_artifacts_may_be_globs() -> None:

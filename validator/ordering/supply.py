@@ -12,12 +12,13 @@ from validator.globs import matches
 from validator.manifest.model import Artifact
 from validator.ordering.result import Skipped
 
-__all__ = ["MAX_ARTIFACT", "Supply", "gather", "kernel_sources"]
+__all__ = ["MAX_ARTIFACT", "Supply", "gather", "kernel_sources", "unnamed"]
 
 MAX_ARTIFACT = 512 * 1024 * 1024
 """Bytes of one compiled file."""
 
-_KERNEL_SUFFIXES = (".cu", ".cuh", ".ptx", ".cubin", ".fatbin", ".so", ".a", ".o", ".whl", ".nvvm", ".ll", ".bc")
+_COMPILED_SUFFIXES = (".ptx", ".cubin", ".fatbin", ".so", ".a", ".o", ".whl", ".nvvm", ".ll", ".bc")
+_SOURCE_SUFFIXES = (".cu", ".cuh")
 _HOST_SUFFIXES = (".py", ".pyi", ".c", ".cc", ".cpp", ".cxx", ".h", ".hpp", ".inc", ".inl", ".jinja", ".j2")
 _KERNEL_TEXT = re.compile(
     rb"__global__|griddepcontrol|\btriton\b|\bcutlass\b|\bcute\b|\btilelang\b|\bcupy\b|\bpycuda\b|numba\.cuda|nvrtc"
@@ -35,14 +36,22 @@ class Supply:
     """Path → `sha256:…`."""
     missing: tuple[Skipped, ...]
     """What the manifest names and nobody could read."""
+    declared: tuple[tuple[Artifact, frozenset[str]], ...] = ()
+    """Each `[[artifacts]]` table and the paths it means."""
+
+    def source(self, artifact: str) -> str:
+        """The file that an audited artifact lies in (`file!member` inside archives)."""
+        return next((p for p in self.digests if artifact == p or artifact.startswith(f"{p}!")), artifact)
 
 
 def gather(tree: Tree, artifacts: Iterable[Artifact]) -> Supply:
     """Read every file that the artifacts' paths or globs mean, once."""
     entries: dict[str, Entry] = {}
     missing: list[Skipped] = []
+    declared = []
     for artifact in artifacts:
         found = _meant(tree, artifact.path)
+        declared.append((artifact, frozenset(entry.path for entry in found)))
         if not found:
             missing.append(Skipped(artifact.path, "no file of the head has this path", "build it and commit it"))
         entries.update((entry.path, entry) for entry in found)
@@ -56,7 +65,7 @@ def gather(tree: Tree, artifacts: Iterable[Artifact]) -> Supply:
         except ChangeError as error:
             missing.append(Skipped(path, "; ".join(p.what for p in error.problems)))
     digests = {path: f"sha256:{hashlib.sha256(data).hexdigest()}" for path, data in blobs}
-    return Supply(tuple(blobs), digests, tuple(missing))
+    return Supply(tuple(blobs), digests, tuple(missing), tuple(declared))
 
 
 def _meant(tree: Tree, pattern: str) -> list[Entry]:
@@ -67,13 +76,28 @@ def _meant(tree: Tree, pattern: str) -> list[Entry]:
     return [entry for entry in tree.list(folder) if matches(entry.path, (pattern,))]
 
 
+def unnamed(change: Change, supply: Supply) -> tuple[Skipped, ...]:
+    """Compiled files that the change brings and no `[[artifacts]]` table means: nobody would look into them."""
+    named = {path for _, paths in supply.declared for path in paths}
+    fix = "name it in an [[artifacts]] table, or leave it out"
+    return tuple(
+        Skipped(file.path, "is a compiled file that the manifest does not name", fix)
+        for file in change.files
+        if file.status is not ChangeStatus.DELETED
+        and file.path.lower().endswith(_COMPILED_SUFFIXES)
+        and file.path not in named
+    )
+
+
 def kernel_sources(change: Change) -> list[str]:
     """Changed files that hold, build or load kernels, as far as their names and words say."""
     found = []
     for file in change.files:
         if file.status is ChangeStatus.DELETED or file.kind in (FileKind.SYMLINK, FileKind.SUBMODULE):
             continue
-        if file.path.endswith(_KERNEL_SUFFIXES) or (file.path.endswith(_HOST_SUFFIXES) and _speaks(change, file.path)):
+        name = file.path.lower()
+        certain = name.endswith(_COMPILED_SUFFIXES + _SOURCE_SUFFIXES)
+        if certain or (name.endswith(_HOST_SUFFIXES) and _speaks(change, file.path)):
             found.append(file.path)
     return sorted(found)
 
