@@ -84,14 +84,9 @@ def _count(instruction: Instruction) -> int:
     base, mods = instruction.base, instruction.modifiers
     if base in _LOADS or base in _ATOMICS or base in ("LDC", "LDCU", "ULDC"):
         if base in ("LDSM", "LDTM"):
-            return max(
-                (
-                    int(m[1])
-                    for t in mods
-                    if ((m := _COUNT.match(t)) and not t.isupper()) or (t in ("2", "4") and (m := _COUNT.match(t)))
-                ),
-                default=1,
-            )
+            # LDSM.16.M88.4 and LDTM.16dp256bit.x8: the last modifier counts registers.
+            last = _COUNT.match(instruction.opcode.rpartition(".")[2])
+            return int(last[1]) if last else 1
         if base == "LDG" and "256" in mods:
             return 4
         return max(1, access_bytes(instruction) // 4)

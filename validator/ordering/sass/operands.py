@@ -107,10 +107,10 @@ class Constants:
         """Words that the driver fills in before the parameters; they moved with sm_100."""
         if self.base is None:
             return _opaque("c[0x0]", "")
-        blocks, window, origin = (0x360, 0x348, 0x380) if self.base >= 0x380 else (0x0, 0x198, 0x1A0)
+        blocks, window = (0x360, 0x348) if self.base >= 0x380 else (0x0, 0x198)
         if offset == window:
-            # The generic address of bank 0 from `origin` on: how `__grid_constant__` parameters are addressed.
-            return Operation(Op.PARAM_ADDRESS, (), origin - self.base, 64)
+            # The generic address of the parameter block: how `__grid_constant__` parameters are addressed.
+            return Operation(Op.PARAM_ADDRESS, (), 0, 64)
         if offset == window + 4:
             return Operation(Op.HIGH, (self._driver(window),))
         if offset in (blocks, blocks + 4, blocks + 8):
