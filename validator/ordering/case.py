@@ -148,30 +148,39 @@ class Case:
     def _artifacts(self, evidence: dict[int, Evidence]) -> Obligation:
         """Everything that ships was read, and no kernel in it is left undeclared."""
         strangers = [k for k in self.audit.kernels if self._contract(k) is None]
-        open_ = [k for k in strangers if k.status in (Status.UNPROVEN, Status.REFUTED)]
-        skipped = [s for s in (*self.supply.missing, *self.audit.skipped) if not self._excused(s)]
-        known = {k.name for k in self.audit.kernels if self._contract(k) is not None}
-        findings = [f for k in strangers for f in k.findings]
-        findings += [f for f in self.audit.findings if f.where.kernel not in known | {k.name for k in strangers}]
-        untrue = list(self._untrue())
-        reasons = [f"{s.artifact}: {s.reason}" + (f"; {s.fix}" if s.fix else "") for s in skipped]
-        reasons += untrue
-        reasons += [f"{k.artifact}: no [[kernels]] table means {k.demangled}: {_why([k])}" for k in open_]
-        statuses = [Status.UNPROVEN for _ in (*skipped, *untrue)] + [k.status for k in open_]
+        findings = self._findings_elsewhere(strangers)
+        reasons = self._gaps(strangers)
+        statuses = [Status.PROVEN if self.supply.blobs and not reasons else Status.UNPROVEN]
+        statuses += [k.status for k in strangers]
         statuses += [_OUTCOME[f.severity] for f in findings if f.severity in _OUTCOME]
-        status = worst([Status.PROVEN if self.supply.blobs else Status.UNPROVEN, *statuses])
-        if not self.supply.blobs and not reasons:
-            reasons = ["the manifest names no [[artifacts]]"]
+        reasons = reasons or [f"{len(self.supply.blobs)} artifacts read in full"]
         more = f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else ""
         return Obligation(
             id=f"{FAMILY}/all artifacts",
-            statement="every compiled file is named by the manifest and was audited, and every kernel in it is declared",
-            status=status,
-            reason=(reasons[0] + more) if reasons else f"{len(self.supply.blobs)} artifacts read in full",
+            statement="the manifest names every compiled file, each was audited, and every kernel in it is declared",
+            status=worst(statuses),
+            reason=reasons[0] + more,
             evidence=tuple(evidence[id(k)].id for k in strangers),
             findings=tuple(f.id for f in findings),
             strength=Strength.SOURCE,
         )
+
+    def _gaps(self, strangers: list[KernelAudit]) -> list[str]:
+        """What was not examined, or not as the manifest says, each in a sentence."""
+        skipped = [s for s in (*self.supply.missing, *self.audit.skipped) if not self._excused(s)]
+        gaps = [f"{s.artifact}: {s.reason}" + (f"; {s.fix}" if s.fix else "") for s in skipped]
+        gaps += self._untrue()
+        open_ = [k for k in strangers if k.status in _OUTCOME.values()]
+        gaps += [f"{k.artifact}: no [[kernels]] table means {k.demangled}: {_why([k])}" for k in open_]
+        if not self.supply.blobs and not gaps:
+            gaps = ["the manifest names no [[artifacts]]"]
+        return gaps
+
+    def _findings_elsewhere(self, strangers: list[KernelAudit]) -> list[Finding]:
+        """Findings of undeclared kernels, and those over the whole set that no declared kernel's obligation shows."""
+        shown = {k.name for k in self.audit.kernels if self._contract(k) is not None}
+        found = [f for k in strangers for f in k.findings]
+        return [*found, *(f for f in self.audit.findings if f.where.kernel not in shown)]
 
     def _untrue(self) -> Iterator[str]:
         """What `[[artifacts]]` tables say of their files and the files do not bear out."""
