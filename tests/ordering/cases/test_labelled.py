@@ -47,7 +47,11 @@ RULES: dict[str, tuple[str, ...]] = {
 }
 """Kind of the corpus → rules of which one must be found. `P`, a lost prefetch, costs time only."""
 
-FILES = [(isa, arch) for isa in ("ptx", "sass") for arch in ("sm_90a", "sm_100a")]
+FILES = [
+    pytest.param(isa, arch, marks=pytest.mark.sass if isa == "sass" else ())
+    for isa in ("ptx", "sass")
+    for arch in ("sm_90a", "sm_100a")
+]
 
 
 def _same_as_stored() -> bool:
