@@ -119,12 +119,13 @@ def _status(context: StageContext, goal: Goal, found: Sequence[Finding]) -> tupl
 
 def _evidence(context: StageContext, goal: Goal, status: Status) -> Evidence:
     figures = goal.figures(context)
+    rules = "1 rule" if len(goal.checks) == 1 else f"{len(goal.checks)} rules"
     looked = ", ".join(f"{count:,} {name}" for name, count in figures.items())
     return Evidence(
         id=goal.id,
         kind="change",
         strength=Strength.SOURCE,
-        summary=f"{looked}; {len(goal.checks)} rules",
+        summary=f"{looked}; {rules}",
         status=status,
         inputs={"change": _digest(context)},
         figures=dict(figures),

@@ -5,13 +5,14 @@ from __future__ import annotations
 import configparser
 import posixpath
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from validator.change.model import Tree
 from validator.gate.keys import changed_keys, try_document
+from validator.manifest.model import Manifest
 from validator.tables import Document
 
-__all__ = ["ini_sections", "is_hook", "project_keys", "shadowed"]
+__all__ = ["import_roots", "ini_sections", "is_hook", "project_keys", "shadowed"]
 
 _HOOKS = {
     "conftest.py": "pytest runs it before the tests",
@@ -51,11 +52,11 @@ def is_hook(path: str) -> str:
     return "Python runs its lines at every start" if name.endswith(".pth") else _HOOKS.get(name, "")
 
 
-def shadowed(path: str, tree: Tree) -> str:
-    """The well-known module that this file would hide from programs started in its folder; empty when none.
+def shadowed(path: str, tree: Tree, roots: Collection[str]) -> str:
+    """The well-known module that this file would be imported instead of; empty when it hides none.
 
-    Inside a package a module called `types` hides nothing, so folders with an `__init__.py` are left out, except for
-    the top level, which is on the import path of whatever is started there.
+    Only folders on the import path count: `roots`, and folders of tests that are no packages, which pytest puts there.
+    A module called `types` anywhere else hides nothing.
     """
     folder, name = posixpath.split(path)
     if name == "__init__.py":
@@ -66,7 +67,19 @@ def shadowed(path: str, tree: Tree) -> str:
         return ""
     if module.startswith("__") or (module not in _LIBRARIES and module not in sys.stdlib_module_names):
         return ""
-    return "" if folder and "__init__.py" in tree.names(folder) else module
+    return module if folder in roots or _holds_tests(tree.names(folder)) else ""
+
+
+def _holds_tests(names: Sequence[str]) -> bool:
+    tests = any(name.startswith("test_") or name.endswith("_test.py") or name == "conftest.py" for name in names)
+    return tests and "__init__.py" not in names
+
+
+def import_roots(manifest: Manifest | None) -> frozenset[str]:
+    """Folders from which programs import: the top level, `src`, and what the manifest's kernels say."""
+    kernels = manifest.kernels if manifest else ()
+    declared = (posixpath.normpath(kernel.import_root) for kernel in kernels)
+    return frozenset({"", "src", *("" if root == "." else root for root in declared)})
 
 
 def project_keys(old: bytes | None, new: bytes | None, path: str) -> tuple[tuple[str, ...], int | None]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from validator.checks import Goal, settle
 from validator.gate.files import touched
 from validator.gate.rules import CONFIGURATION, POLICY, REFERENCES, TESTS
+from validator.gate.rules.reference_edited import touched_references
 from validator.policy.model import TrustedPaths
 from validator.stage import StageContext
 from validator.verdict.model import StageResult
@@ -23,6 +24,10 @@ def _counts(*keys: str) -> Callable[[StageContext], Mapping[str, int]]:
         return {"changed files": len(context.change.files), **counts}
 
     return figures
+
+
+def _reference_counts(context: StageContext) -> dict[str, int]:
+    return {"changed files": len(context.change.files), "references": sum(1 for _ in touched_references(context))}
 
 
 GOALS = (
@@ -43,7 +48,7 @@ GOALS = (
         "gate/references",
         "The change edits no reference that it is judged against.",
         REFERENCES,
-        _counts("references"),
+        _reference_counts,
     ),
     Goal(
         "gate/configuration",

@@ -15,6 +15,7 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterator
 
+from validator.change.model import FileChange
 from validator.checks import finding
 from validator.gate.files import deed, existed
 from validator.globs import matches
@@ -23,17 +24,21 @@ from validator.rule import Rule
 from validator.stage import StageContext
 from validator.verdict.model import Finding, Severity
 
-__all__ = ["RULE", "check"]
+__all__ = ["RULE", "check", "touched_references"]
 
 RULE = Rule("gate/reference-edited", "reference edited by the change it judges", Severity.ERROR, waivable=False)
 
 
-def check(context: StageContext) -> Iterator[Finding]:
+def touched_references(context: StageContext) -> Iterator[FileChange]:
+    """Changed files that are references, by policy or by the manifest."""
     named = _named(context)
     for file in context.change.files:
-        touched = [p for p in file.paths if p in named or matches(p, context.policy.trusted.references)]
-        if not touched:
-            continue
+        if any(path in named or matches(path, context.policy.trusted.references) for path in file.paths):
+            yield file
+
+
+def check(context: StageContext) -> Iterator[Finding]:
+    for file in touched_references(context):
         if existed(context, file):
             yield finding(
                 RULE,

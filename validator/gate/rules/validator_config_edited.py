@@ -16,9 +16,9 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterator
 
-from validator.change.model import FileChange
+from validator.change.model import ChangeStatus, FileChange
 from validator.checks import finding
-from validator.gate.configuration import ini_sections, is_hook, project_keys, shadowed
+from validator.gate.configuration import import_roots, ini_sections, is_hook, project_keys, shadowed
 from validator.gate.files import after, before, deed
 from validator.globs import matches
 from validator.rule import Rule
@@ -56,8 +56,10 @@ def _reason(context: StageContext, file: FileChange) -> tuple[str, tuple[str, ..
             return "policy lists it as the validator's configuration", (), None
         if hook := is_hook(path):
             return hook, (), None
-    if file.new_id and not file.old_id and (module := shadowed(file.path, context.change.head_tree)):
-        return f"it would be imported instead of {module}", (), None
+    if file.status in (ChangeStatus.ADDED, ChangeStatus.RENAMED):
+        module = shadowed(file.path, context.change.head_tree, import_roots(context.manifest))
+        if module:
+            return f"it would be imported instead of {module}", (), None
     name = posixpath.basename(file.path)
     if name == "pyproject.toml":
         keys, line = project_keys(before(context, file), after(context, file), file.path)
