@@ -98,6 +98,7 @@ HOSTILE = {
     "guards": b".entry k() {" + b"@" * 100_000 + b"}",
     "spaces": b".entry k() {" + b" " * 300_000 + b"}",
     "newlines": b".entry k() {" + b"\n" * 300_000 + b"x",
+    "operands on lines of their own": b".entry k() { call f, (a" + b"\n" * 100_000 + b"\n+b" * 50_000 + b"); }",
     "no semicolon": b".entry k() {" + b"add.s32 a, b, c " * 20_000 + b"}",
     "parameters": b".entry k(" + b".param .u64 a," * 20_000 + b".param .u64 a) { ret; }",
     "parameter words": b".entry k(.param " + b".align 8 " * 50_000 + b") { ret; }",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from array import array
 from bisect import bisect_right
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any
@@ -42,6 +43,10 @@ _STATEMENT = re.compile(
     )""",
     re.VERBOSE | re.ASCII,
 )
+_JOINED = re.compile(r"[\w\])}]\s++[\w@$%\[{(.]", re.ASCII)
+"""Two operands with nothing but space between them: a semicolon is missing."""
+_SIDE_BY_SIDE = re.compile(r",[ \t]*+[^\s,;]++(?<=[\w\])}])[ \t]++[\w@$%\[{(.]", re.ASCII)
+"""The same on one line and behind a comma, quick to look for in a whole body."""
 _INSTRUCTION, _LOC, _INLINED, _LABEL, _BRACE, _DIRECTIVE, _EMPTY, _STRAY = 3, 7, 10, 11, 12, 14, 15, 16
 _REGISTER = re.compile(r"([A-Za-z_$%][\w$]*+)\s*+(?:<\s*+(\d++)\s*+>)?")
 _REGISTER_TYPE = re.compile(r"^\s*+(?:\.\w++(?:\s++\d++(?=\s))?\s*+)++")
@@ -222,17 +227,66 @@ def _declare(scope: _Scope, word: str, text: str, label: str | None) -> bool:
     return True
 
 
+def _unended_lines(text: str) -> Iterator[int]:
+    """Offsets behind lines that end in the middle of something."""
+    offset = 0
+    for line in text.split("\n"):
+        offset += len(line) + 1
+        code = line.rstrip()
+        if code and code[-1] not in ";:,{}":
+            yield offset
+
+
+def _run_together(body: Body) -> int | None:
+    """Index of an instruction that swallowed the next one for want of a semicolon."""
+    cleared = -1
+    for offset in sorted((*_unended_lines(body.text), *(m.end() for m in _SIDE_BY_SIDE.finditer(body.text)))):
+        index = bisect_right(body.starts, offset - 1) - 1
+        if index > cleared and offset <= body.ends[index]:
+            cleared = index
+            start = body.starts[index] + len(body.forms[index].opcode) + 1
+            if _JOINED.search(body.text, start, body.ends[index]):
+                return index
+    return None
+
+
+def _branches_to_end(body: Body) -> bool:
+    """Whether a branch goes to a label that stands right before the closing brace."""
+    end = {name for scope in body.scopes for name, index in scope.labels.items() if index == len(body.forms)}
+    listed = {name for scope in body.scopes for names in scope.targets.values() for name in names}
+    branches = (index for index in body.flow if body.forms[index].flow is Flow.BRANCH)
+    return bool(end) and (not end.isdisjoint(listed) or any(body.operands(index).strip() in end for index in branches))
+
+
+def _unbalanced(body: Body) -> int | None:
+    """Index of the first instruction whose brackets or parentheses do not pair up."""
+    for opening, closing in ("[]", "()"):
+        if body.text.count(opening) != body.text.count(closing):
+            for index in range(len(body.forms)):
+                text = body.operands(index)
+                if text.count(opening) != text.count(closing):
+                    return index
+    return None
+
+
 def _finish(body: Body, offset: int) -> None:
     """The closing brace at `offset` returns, where control can reach it."""
     body.generic_parameters = "cvta.param" in body.text
     last = len(body.forms) - 1
-    labels_end = any(index > last for scope in body.scopes for index in scope.labels.values())
-    if last < 0 or labels_end or last in body.guards or body.forms[last].flow not in _NO_FALLTHROUGH:
+    falls = last < 0 or last in body.guards or body.forms[last].flow not in _NO_FALLTHROUGH
+    if falls or _branches_to_end(body):
         body.flow.append(len(body.forms))
         body.events.append(len(body.forms))
         body.forms.append(END_OF_BODY)
         body.starts.append(offset)
         body.ends.append(offset)
+
+
+def _broken(body: Body, name: str, offset: int) -> PtxError:
+    """The error for a statement that cannot be one."""
+    shown = body.text[offset : offset + 40].split("\n")[0]
+    fix = "a semicolon or bracket is missing, or the file is cut off"
+    return PtxError(f"not a whole PTX statement: {shown!r}", name, body.line_at(offset), fix)
 
 
 def scan_body(raw: str, name: str, first_line: int) -> Body:
@@ -284,6 +338,9 @@ def scan_body(raw: str, name: str, first_line: int) -> Body:
                 depth -= 1
                 if here < 0:
                     _finish(body, match.start(_BRACE))
+                    for odd in (_unbalanced(body), _run_together(body)):
+                        if odd is not None:
+                            raise _broken(body, name, starts[odd])
                     return body
             body.scope_starts.append(len(forms))
             body.scope_ids.append(here)
@@ -295,8 +352,5 @@ def scan_body(raw: str, name: str, first_line: int) -> Body:
                 add_start(match.start(13))
                 add_end(match.end(_DIRECTIVE))
         elif kind == _STRAY:
-            at = match.start(_STRAY)
-            shown = text[at : at + 40].split("\n")[0]
-            fix = "a semicolon is missing, or the file is cut off"
-            raise PtxError(f"not a whole PTX statement: {shown!r}", name, body.line_at(at), fix)
+            raise _broken(body, name, match.start(_STRAY))
     raise PtxError("the body is not closed", name, body.line_at(len(text)), "the file is cut off; build it again")

@@ -46,7 +46,6 @@ _SPECIAL_FAMILY = re.compile(
     r"%(?:envreg\d{1,2}|pm\d(?:_64)?|reserved_smem_offset_(?:begin|end|cap|[01])|locality_\w{1,40})", re.ASCII
 )
 _ADDRESS = re.compile(r"([%A-Za-z_$][\w$]*+)\s*+(?:([+-])\s*+(-?\w++))?", re.ASCII)
-_ADDRESSED = re.compile(r"\[([^\]]*+)\]")
 _DESTINATION = re.compile(r"\s*+(?:\{([^}]*+)\}|([%\w$]++)(?:\s*+\|\s*+([%\w$]++))?)", re.ASCII)
 
 _CHAIN = 16
