@@ -27,7 +27,7 @@ def rules_of(result: KernelResult) -> set[str]:
 
 
 def test_a_planted_bug_is_found_and_shrunk(planted_candidate: Any, engine: Callable[..., KernelResult]) -> None:
-    result = engine(planted_candidate)
+    result = engine(planted_candidate, count=15)
     assert planted_candidate.found in rules_of(result)
     assert not result.missing or all(r.status == "failed" for r in result.results)
     smallest = min(result.shrunk.values(), key=lambda r: sum(v for _, v in r.case.dims))

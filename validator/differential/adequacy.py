@@ -62,6 +62,7 @@ class Visibility:
         self.tried: set[Mutant] = set()
         self.visible: set[Mutant] = set()
 
+    @np.errstate(all="ignore")
     def look(self, case: Case, inputs: Inputs, expected: Mapping[str, Expected]) -> None:
         """Try the mutants that nothing has shown yet on one more case."""
         for mutant, wrong in mutants(self._runner, inputs):

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+
 from validator.differential.adequacy import Visibility
 from validator.differential.cases import Case, Inputs, build, cases
 from validator.differential.controls import Controlled, controls
@@ -123,6 +125,7 @@ class Done:
     expected: dict[str, Expected] | None = None
 
 
+@np.errstate(all="ignore")
 def run_case(runner: Runner, case: Case, other: Outputs | None = None) -> Done:
     """Two calls with two poisons, the plan's calls, then the controls."""
     inputs = build(runner.contract, case)

@@ -68,6 +68,7 @@ class Expected:
     """Elements that the reference does not write."""
 
 
+@np.errstate(all="ignore")
 def judge(contract: KernelContract, expected: Mapping[str, Expected], got: Mapping[str, Array]) -> list[Fault]:
     """Every fault of these outputs; metadata first."""
     faults = []
@@ -185,6 +186,7 @@ def _class(values: F64) -> NDArray[np.int8]:
     return np.asarray(np.isnan(values) * 1 + np.isposinf(values) * 2 + np.isneginf(values) * 3, dtype=np.int8)
 
 
+@np.errstate(all="ignore")
 def yardstick(exact: F64, native: Array, probes: list[F64]) -> F64:
     """What an honest implementation may be off by: its rounding, the trusted one's error, the input's own rounding."""
     if not is_float(native.dtype):

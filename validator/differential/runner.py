@@ -154,9 +154,9 @@ class Runner:
         if count * dtype.itemsize != len(data):
             return None, f"says {list(array.shape)} and holds {len(data)} bytes"
         if array.arena:
-            owner = next(n for n, (arena, _) in placed.views.items() if arena == array.arena - 1)
-            if getattr(values, "alias_of", None) != owner:
-                return None, f"shares memory with {owner}, which the contract does not say"
+            owner = next((n for n, (arena, _) in placed.views.items() if arena == array.arena - 1), None)
+            if owner is None or getattr(values, "alias_of", None) != owner:
+                return None, f"shares memory with {owner or 'no buffer that was sent'}, which the contract does not say"
         contiguous = tuple(int(s) for s in np.empty(array.shape, dtype).strides)
         if count and "strided" not in values.layouts and "transposed" not in values.layouts:
             odd = [i for i, n in enumerate(array.shape) if n > 1 and array.strides[i] != contiguous[i]]

@@ -1,0 +1,183 @@
+"""Cases: the same for the same seed, inside the contract, and of every class that applies."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from validator.differential.buffers import GUARD, place
+from validator.differential.cases import Case, build, case_text, cases, load_case
+from validator.differential.coverage import coverage, not_covered
+from validator.differential.errors import DifferentialError
+from validator.differential.numbers import Source, dtype_of, is_float
+from validator.differential.shapes import Space
+from validator.manifest.contract import DTYPES, KernelContract
+
+CONTRACT: dict[str, Any] = {
+    "match": "k",
+    "dims": ["T in 0..512", "H in 1..100", "H % 4 == 0", "G in 1..100", "H % G == 0", "S in 1..64"],
+    "tiles": {"T": 64},
+    "batch": "T",
+    "production": [{"T": 500, "H": 96, "G": 12, "S": 64}],
+    "args": [
+        {"name": "x", "role": "activation", "dtype": ["float32", "bfloat16"], "shape": ["T", "H"],
+         "layouts": ["contiguous", "strided", "transposed", "sliced", "offset"]},
+        {"name": "p", "role": "activation", "dtype": "float32", "shape": ["T", "G"], "domain": {"probability": True}},
+        {"name": "i", "role": "index", "dtype": "int32", "shape": ["T"],
+         "domain": {"index": "pool.0", "sentinel": -1}},
+        {"name": "q", "role": "weight", "dtype": "float8_e4m3fn", "shape": ["H", "G"]},
+        {"name": "s", "role": "weight", "dtype": "float32", "shape": ["G"], "domain": {"low": 0.5, "high": 2}},
+        {"name": "pool", "role": "state", "dtype": "float32", "shape": ["S", "G"]},
+        {"name": "n", "role": "scalar", "value": "T * H"},
+        {"name": "lengths", "role": "index", "dtype": "int64", "shape": ["G"], "domain": {"sum": "T"}},
+        {"name": "out", "role": "output", "dtype": "float32", "shape": ["T", "H"]},
+    ],
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def contract() -> KernelContract:
+    return KernelContract.model_validate(CONTRACT)
+
+
+def digest(contract: KernelContract, seed: int) -> str:
+    total = hashlib.sha256()
+    for case in cases(contract, seed, 40):
+        total.update(case_text(case).encode())
+        if dict(case.dims)["T"] < 80:
+            for value in build(contract, case).values():
+                total.update(value.tobytes() if isinstance(value, np.ndarray) else str(value).encode())
+    return total.hexdigest()
+
+
+def test_the_same_seed_gives_the_same_cases_in_another_process(contract: KernelContract) -> None:
+    source = (
+        f"import importlib.util, sys; spec = importlib.util.spec_from_file_location('t', {str(Path(__file__))!r}); "
+        "t = importlib.util.module_from_spec(spec); sys.modules['t'] = t; spec.loader.exec_module(t); "
+        "print(t.digest(t.KernelContract.model_validate(t.CONTRACT), 7))"
+    )
+    other = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=120, check=True)
+    assert other.stdout.strip() == digest(contract, 7)
+    assert digest(contract, 8) != digest(contract, 7)
+
+
+def test_every_case_is_inside_the_contract(contract: KernelContract) -> None:
+    space = Space(contract)
+    for case in cases(contract, 3, 60):
+        dims = dict(case.dims)
+        assert space.holds(dims), case.words()
+        inputs = build(contract, case)
+        assert inputs["n"] == dims["T"] * dims["H"]
+        assert inputs["lengths"].sum() == dims["T"]
+        assert np.all((inputs["i"] >= -1) & (inputs["i"] < dims["S"]))
+        assert np.all((inputs["s"] >= 0.5) & (inputs["s"] <= 2))
+        if inputs["p"].size:
+            np.testing.assert_allclose(inputs["p"].sum(axis=-1), 1, rtol=1e-5)
+        for name, (_, values) in contract.values.items():
+            if values.dtype and isinstance(inputs[name], np.ndarray):
+                assert inputs[name].dtype.name in values.dtype
+
+
+def test_edges_and_production_shapes_are_always_there(contract: KernelContract) -> None:
+    made = cases(contract, 1, 0)
+    sizes = {dict(c.dims)["T"] for c in made}
+    assert {0, 1, 62, 63, 64, 65, 66, 126, 127, 128, 129, 130, 500, 512} <= sizes
+    assert made[0].origin == "production shape"
+    assert dict(made[0].dims) == {"T": 500, "H": 96, "G": 12, "S": 64}
+
+
+def test_the_coverage_table_names_every_class(contract: KernelContract) -> None:
+    rows = {r.input_class: r for r in coverage(contract, cases(contract, 1, 40))}
+    assert set(rows) == {f"I{n}" for n in range(1, 24)}
+    for held in (
+        "I2",
+        "I3",
+        "I4",
+        "I5",
+        "I7",
+        "I8",
+        "I9",
+        "I10",
+        "I11",
+        "I12",
+        "I13",
+        "I14",
+        "I15",
+        "I16",
+        "I19",
+        "I21",
+    ):
+        assert rows[held].cases > 0, rows[held]
+    assert not rows["I6"].applies
+    assert any("2^31" in text for text in not_covered(tuple(rows.values())))
+
+
+def test_a_stored_case_reads_back_and_builds_the_same_data(contract: KernelContract) -> None:
+    for case in cases(contract, 5, 20)[::7]:
+        again = load_case(case_text(case), "here")
+        assert again.id == case.id
+        first, second = build(contract, case), build(contract, again)
+        for name, value in first.items():
+            if isinstance(value, np.ndarray):
+                assert value.tobytes() == second[name].tobytes()
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", "{}", '{"schema":"validator/case/1"}', "[" * 100_000,
+     '{"schema":"validator/case/1","kernel":"k","dims":[["T",1]],"seed":1,"plan":"__import__"}',
+     '{"schema":"validator/case/1","kernel":"k","dims":3,"seed":1}'],
+)  # fmt: skip
+def test_what_is_no_case_is_refused(text: str) -> None:
+    with pytest.raises(DifferentialError):
+        load_case(text, "here")
+
+
+def test_impossible_sizes_are_told() -> None:
+    impossible = KernelContract.model_validate({"match": "k", "dims": ["T in 1..9", "T * T == 50"]})
+    with pytest.raises(DifferentialError, match="no sizes satisfy"):
+        Space(impossible)
+
+
+@pytest.mark.parametrize("layout", ["contiguous", "strided", "transposed", "sliced", "offset"])
+@pytest.mark.parametrize("shape", [(), (5,), (3, 4), (2, 3, 4), (0, 3), (1, 1)])
+def test_every_layout_holds_the_values_and_guards_the_rest(layout: str, shape: tuple[int, ...]) -> None:
+    array = Source(1).bell(shape).astype(np.float32).reshape(shape)
+    placed = place({"x": array}, {"x": layout})
+    view = placed.view("x", placed.arenas)
+    np.testing.assert_array_equal(view, array)
+    assert placed.arenas[0][:GUARD] == bytes([0xA5]) * GUARD
+    touched = bytearray(placed.arenas[0])
+    changed: Any = np.ndarray(view.shape, view.dtype, touched, placed.views["x"][1].offset, view.strides)
+    changed[...] = 7
+    assert placed.disturbed(["x"], (touched,)) == []
+    if array.size:
+        assert placed.disturbed([], (touched,)) != []
+    touched[-1] ^= 1
+    assert placed.disturbed(["x"], (touched,)) == [("x", 1)]
+
+
+def test_every_type_is_known() -> None:
+    for name in DTYPES:
+        contract = KernelContract.model_validate(
+            {
+                "match": "k",
+                "dims": "D in 1..40",
+                "args": [{"name": "x", "role": "activation", "dtype": name, "shape": ["D"]}],
+            }
+        )
+        for case in cases(contract, 1, 5):
+            array = build(contract, case)["x"]
+            assert array.dtype == dtype_of(name)
+            assert not is_float(array.dtype) or np.all(np.isfinite(array.astype(np.float64)))
+
+
+def test_words_read_as_a_sentence() -> None:
+    case = Case("k", (("T", 3),), 1, variants=(("x", "zeros"),), layouts=(("x", "strided"),), padding=True)
+    assert case.words() == "T = 3; x is all zero; x lies strided in memory; unused parts hold NaN; plan repeat"

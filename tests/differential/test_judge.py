@@ -1,0 +1,117 @@
+"""Judgement: what passes, what does not, and what is said about it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from validator.differential.judge import Expected, Fault, FaultKind, judge, ulp_distance, where, yardstick
+from validator.manifest.contract import KernelContract
+
+
+def contract(**tolerance: Any) -> KernelContract:
+    return KernelContract.model_validate({"match": "k", "tolerance": tolerance} if tolerance else {"match": "k"})
+
+
+def expected(exact: Any, native: Any = None, noise: float = 0.0) -> dict[str, Expected]:
+    wide = np.asarray(exact, np.float64)
+    own = wide.astype(np.float32) if native is None else np.asarray(native)
+    rng = np.random.default_rng(0)
+    probes = [wide * (1 + noise * rng.standard_normal(wide.shape)) for _ in range(8)]
+    return {"out": Expected(wide, own, yardstick(wide, own, probes), np.zeros(own.shape, bool))}
+
+
+def faults(got: Any, want: dict[str, Expected], **tolerance: Any) -> list[Fault]:
+    return judge(contract(**tolerance), want, {"out": np.asarray(got)})
+
+
+X = np.random.default_rng(1).standard_normal((16, 32))
+
+
+def test_rounding_passes_and_a_wrong_row_does_not() -> None:
+    want = expected(X, noise=6e-8)
+    good = (X * (1 + 1e-7 * np.sin(np.arange(32)))).astype(np.float32)
+    assert faults(good, want) == []
+    bad = good.copy()
+    bad[3] *= np.float32(1.0001)
+    (fault,) = faults(bad, want)
+    assert fault.kind is FaultKind.VALUE
+    assert "only 3 of 16 along axis 0" in fault.message
+
+
+def test_a_small_wrong_row_cannot_hide_behind_large_ones() -> None:
+    exact = X * np.where(np.arange(16) == 5, 1e-6, 1e3)[:, None]
+    bad = exact.astype(np.float32)
+    bad[5] = 0
+    assert [f.kind for f in faults(bad, expected(exact, noise=6e-8))] == [FaultKind.VALUE]
+    np.testing.assert_allclose(bad, exact, atol=8e-2)
+
+
+def test_a_gain_is_seen_although_the_cosine_is_one() -> None:
+    assert faults((X * 1.001).astype(np.float32), expected(X, noise=6e-8))
+
+
+@pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
+def test_classes_must_match_and_nan_is_no_wildcard(wrong: float) -> None:
+    bad = X.astype(np.float32)
+    bad[2, 7] = wrong
+    assert [f.kind for f in faults(bad, expected(X, noise=6e-8))] == [FaultKind.CLASS]
+    special = X.copy()
+    special[2, 7] = wrong
+    want = expected(special, noise=6e-8)
+    assert faults(bad, want) == []
+    assert [f.kind for f in faults(X.astype(np.float32), want)] == [FaultKind.CLASS]
+
+
+def test_form_comes_before_values() -> None:
+    want = expected(X)
+    for wrong in (X.astype(np.float32)[:, :1], X, X.astype(np.float32)[None]):
+        assert [f.kind for f in faults(wrong, want)] == [FaultKind.METADATA]
+    assert judge(contract(), want, {})[0].kind is FaultKind.METADATA
+
+
+def test_elements_that_the_reference_leaves_alone_are_not_judged() -> None:
+    want = expected(X)["out"]
+    skipped = np.zeros(X.shape, bool)
+    skipped[0] = True
+    got = X.astype(np.float32)
+    got[0] = 99
+    assert judge(contract(), {"out": Expected(want.exact, want.native, want.yardstick, skipped)}, {"out": got}) == []
+
+
+def test_integers_are_exact() -> None:
+    whole = np.arange(6).reshape(2, 3)
+    want = expected(whole, whole.astype(np.int32))
+    assert faults(whole.astype(np.int32), want) == []
+    assert faults((whole + (whole == 5)).astype(np.int32), want)[0].figures["bad elements"] == 1
+
+
+def test_fixed_policies() -> None:
+    want = expected(X)
+    near = (X + 1e-3).astype(np.float32)
+    assert faults(near, want, policy="absolute", atol=2e-3) == []
+    assert faults(near, want, policy="absolute", atol=5e-4)
+    one_off = np.nextafter(X.astype(np.float32), np.float32(np.inf))
+    assert faults(one_off, want, policy="ulp", ulp=1) == []
+    assert faults(one_off, want, policy="ulp", ulp=0)
+    assert faults(one_off, want, policy="exact")
+    assert faults(X.astype(np.float32), want, policy="exact") == []
+
+
+@pytest.mark.parametrize("name", ["float16", "bfloat16", "float8_e4m3fn", "float32", "float64"])
+def test_ulp_distance_counts_representable_values(name: str) -> None:
+    dtype = np.dtype(getattr(ml_dtypes, name) if hasattr(ml_dtypes, name) else name)
+    a = np.asarray([1.0, -1.0, 0.0, 2.0]).astype(dtype)
+    unsigned = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}[dtype.itemsize]
+    b = (a.view(unsigned) + unsigned(1)).view(dtype)
+    assert ulp_distance(a, b).tolist() == [1, 1, 1, 1]
+    assert ulp_distance(np.asarray([0.0]).astype(dtype), np.asarray([-0.0]).astype(dtype)).tolist() == [0]
+
+
+def test_places_are_told_in_words() -> None:
+    bad = np.zeros((4, 32), bool)
+    bad[:, 30:] = True
+    assert where(bad) == "8 of 128 elements are wrong, only the last 2 of 32 along axis 1"
