@@ -8,6 +8,7 @@ from functools import cached_property
 
 from validator.manifest.contract import KernelContract, Role
 from validator.ordering.barriers import Barriers
+from validator.ordering.conditions import Conditions
 from validator.ordering.dataflow import Flow
 from validator.ordering.judge import Judgement, judge
 from validator.ordering.masks import Masks
@@ -83,6 +84,7 @@ class Facts:
         self.threads = self.masks.threads
         self.provenance = Provenance(self.flow, self.declarations.rank)
         self.slices = LoadSlices(self.flow)
+        self.conditions = Conditions(self.flow, self.slices)
         self.barriers = Barriers(self.masks, self.provenance)
         self._flags: dict[str, Order] = {}
 
@@ -129,7 +131,8 @@ class Facts:
         """Polling loops on flags and mailboxes."""
         roles = (Role.FLAG, Role.MAILBOX)
         words = [t for t in self.touches if t.targets and all(x.role in roles for x in t.targets)]
-        return find_polls(self.flow, self.masks, self.slices, words) if words else []
+        others = {t.index for t in self.touches if t.word != "prefetch"} - {t.index for t in words}
+        return find_polls(self.flow, self.masks, self.conditions, words, others) if words else []
 
     def polls_on(self, name: str) -> list[Poll]:
         """Polls on the argument called `name` (a field may be called by its own name alone)."""

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from validator.manifest.contract import Role
 from validator.ordering.dataflow import registers
 from validator.ordering.facts import Facts
-from validator.ordering.memory import Touch
-from validator.ordering.polls import passing_edges
+from validator.ordering.polls import Again, passing_edges
 from validator.ordering.program import Op, Operand, Operation, Reg
 
 __all__ = ["unchecked_uses"]
@@ -30,47 +29,13 @@ def unchecked_uses(facts: Facts) -> Iterator[tuple[str, int, int]]:
     if not loads:
         return
     uses = _Uses(facts)
+    words = {t.index for t in loads}
+    others = {t.index for t in facts.touches if t.word != "prefetch"} - words
+    again = Again(facts.flow, words, others)
     for touch in loads:
-        passing = _passing(facts, touch, {t.index for t in loads})
+        passing = set(passing_edges(facts.flow, facts.conditions, touch.index, again))
         for use in uses.unchecked(touch.index, passing):
             yield touch.targets[0].name, touch.index, use
-
-
-def _passing(facts: Facts, touch: Touch, loads: set[int]) -> set[tuple[int, int]]:
-    """Edges behind which this load's value is checked."""
-    flow = facts.flow
-    block = flow.block_of(touch.index)
-    result: set[tuple[int, int]] = set()
-    for body in flow.loops:
-        if block in body:
-            result |= set(passing_edges(flow, facts.slices, body, touch.index))
-    polling = {flow.block_of(i) for i in loads}
-    for number in flow.order:
-        here = flow.blocks[number]
-        if len(here.successors) < 2 or any((number, k) in result for k in range(len(here.successors))):
-            continue
-        last = max(here.start, here.stop - 1)
-        conditions = [e.condition for e in here.successors if e.condition is not None]
-        if not any(touch.index in facts.slices.of(c.register, last) for c in conditions):
-            continue
-        if any(_leads_to_poll(facts, e.target, polling) for e in here.successors):
-            result |= {(number, k) for k in range(len(here.successors))}
-    return result
-
-
-def _leads_to_poll(facts: Facts, target: int, polling: set[int]) -> bool:
-    """Whether a block leads straight into a loop that loads a mailbox word again."""
-    for body in facts.flow.loops:
-        if body & polling:
-            current = target
-            for _ in range(4):
-                if current in body:
-                    return True
-                following = facts.flow.blocks[current].successors
-                if len(following) != 1:
-                    break
-                current = following[0].target
-    return False
 
 
 class _Uses:

@@ -27,6 +27,7 @@ def unfinished(facts: Facts, copy: SharedAccess, reads: Sequence[SharedAccess]) 
     counted = start not in looped and not any(facts.flow.block_of(i) in looped for i in wanted)
     if not counted and _waited_before(facts, copy.event):
         return []
+    issuing = facts.masks.executing(copy.event)
     found: set[int] = set()
     best: dict[int, int] = {}
     stack = [(start, copy.event.index + 1, 0)]
@@ -44,8 +45,8 @@ def unfinished(facts: Facts, copy: SharedAccess, reads: Sequence[SharedAccess]) 
                 break
         if done:
             continue
-        for edge in facts.flow.blocks[number].successors:
-            if commits < best.get(edge.target, _CAP + 1):
+        for k, edge in enumerate(facts.flow.blocks[number].successors):
+            if facts.masks.edges[number][k] & issuing and commits < best.get(edge.target, _CAP + 1):
                 best[edge.target] = commits
                 stack.append((edge.target, 0, commits))
     return [wanted[index] for index in sorted(found)]
