@@ -3,7 +3,8 @@
 For launches k = 1, 2, … on one stream, `open(k)` are the launches that may be unfinished while k runs code before its
 own wait, `after(k)` those that may still be unfinished behind it:
 
-* an ordinary launch, and the first of the step, finds nothing open;
+* an ordinary launch finds nothing open; nor does the first one of the step, as far as the step's own launches go: its
+  early accesses are left to the declared roles;
 * else k-1 is open, and what may be open behind the wait of k-1; and all of open(k-1) as well when k-1 may trigger
   before its wait or can end without one;
 * behind k's wait k-1 is complete; what k-1 itself waited for is complete too, if every path of k-1 waits.
@@ -209,7 +210,8 @@ def _judge(
             continue
         table = said.setdefault(id(launch.audit), {})
         for row in launch.audit.early:
-            if row.access in _RULES and launch.pdl:
+            # What runs before the step is not known: its first launch is judged by the declared roles alone.
+            if row.access in _RULES and launch.pdl and k > 0:
                 verdict = _early(step, chain, launch, row, opened[k])
                 if verdict is not None:
                     table.setdefault((row.access, row.params[0].name), []).append(verdict)
