@@ -11,6 +11,7 @@ MAX, DIV, REM have `s` when signed.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from validator.ordering.program import Const, Op, Operand, Operation, Reg
 from validator.ordering.ptx.lexical import TYPE_BITS, split_commas
@@ -109,12 +110,11 @@ def _convert_address(statement: Statement, position: int) -> Operation:
 
 def _convert(statement: Statement, position: int) -> Operation:
     form = statement.form
-    if len(form.types) != 2 or len(statement.operands) != 2 or "sat" in form.mods:
-        return opaque(statement)
-    target, source = form.types
-    if target[0] not in "usb" or source[0] not in "usb" or not (target[1:].isdigit() and source[1:].isdigit()):
-        return opaque(statement)
-    wide, narrow = TYPE_BITS[target], TYPE_BITS[source]
+    target, source = form.types if len(form.types) == 2 else ("", "")
+    wide, narrow = TYPE_BITS.get(target, form.bits), TYPE_BITS.get(source, form.bits)
+    integers = all(kind[:1] in ("u", "s", "b") and kind[1:].isdigit() for kind in (target, source))
+    if not integers or len(statement.operands) != 2 or "sat" in form.mods:
+        return replace(opaque(statement), width=wide)
     value = statement.operand(1, narrow)
     if narrow >= wide:
         return Operation(Op.COPY, (value,), None, wide)
@@ -240,6 +240,10 @@ def _load(statement: Statement, position: int) -> Operation:
     return Operation(Op.LOAD, (), position * size, statement.form.bits)
 
 
+def _matrix(statement: Statement, position: int) -> Operation:
+    return _load(statement, position) if "load" in statement.form.mods else opaque(statement)
+
+
 def _atomic(statement: Statement, position: int) -> Operation:
     return Operation(Op.ATOMIC, (), None, statement.form.bits)
 
@@ -276,6 +280,12 @@ _LOWER: dict[str, Lower] = {
     "mapa": _map,
     "ld": _load,
     "ldu": _load,
+    "ldmatrix": _load,
+    "multimem": _load,
+    "tex": _load,
+    "tld4": _load,
+    "suld": _load,
+    "wmma": _matrix,
     "atom": _atomic,
 }
 
