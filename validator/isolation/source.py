@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import ast
+import io
 import re
+import tokenize
 import warnings
-from collections.abc import Callable, Iterable
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from validator.change.model import FileKind, MissingFile, Tree
 from validator.isolation.syntax import lower_new_syntax
 
-__all__ = ["Source", "Sources", "word"]
+__all__ = ["Corpus", "Source", "Sources"]
 
 MAX_SOURCE = 4 * 1024 * 1024
 """Bytes of one Python file that are parsed: a 50,000-line file is about 2 MB; `ast` takes about 100 times that."""
@@ -36,13 +39,9 @@ class Source:
         return "\n".join([*shown, *more])
 
 
+_WORD = frozenset(bytes([c]) for c in b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
 _PROPERTY = re.compile(rb"@[\w.]*property\b[^\n]*\n")
 _DEFINITION = re.compile(rb"(?:[ \t]*[@#][^\n]*\n)*[ \t]*(?:async[ \t]+)?def[ \t]+([^\W\d]\w*)")
-
-
-def word(name: str) -> re.Pattern[bytes]:
-    """The name as a whole word."""
-    return re.compile(rb"(?<![A-Za-z0-9_])" + re.escape(name.encode("utf-8", "surrogateescape")) + rb"(?![A-Za-z0-9_])")
 
 
 def parse(path: str, data: bytes) -> Source:
@@ -68,11 +67,41 @@ def parse(path: str, data: bytes) -> Source:
 
 def _decode(data: bytes) -> str:
     """Text of a Python file: BOM, PEP 263 cookie, else UTF-8. Raises what `codecs` and `tokenize` raise."""
-    import io
-    import tokenize
 
     encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
     return data.decode(encoding).replace("\r\n", "\n").replace("\r", "\n")
+
+
+class Corpus:
+    """The bytes of many files in one piece: a search is one call, not one a file."""
+
+    def __init__(self, files: Iterable[tuple[str, bytes]]) -> None:
+        self._paths: list[str] = []
+        self._starts: list[int] = []
+        pieces: list[bytes] = []
+        at = 0
+        for path, data in files:
+            self._paths.append(path)
+            self._starts.append(at)
+            pieces += [data, b"\0"]
+            at += len(data) + 1
+        self._starts.append(at)
+        self._bytes = b"".join(pieces)
+
+    def holding(self, name: str) -> Iterator[str]:
+        """Files that hold the name as a whole word."""
+        needle = name.encode("utf-8", "surrogateescape")
+        if not needle:
+            return
+        everything, size = self._bytes, len(needle)
+        at = everything.find(needle)
+        while at >= 0:
+            if everything[at - 1 : at] not in _WORD and everything[at + size : at + size + 1] not in _WORD:
+                file = bisect_right(self._starts, at) - 1
+                yield self._paths[file]
+                at = everything.find(needle, self._starts[file + 1])
+            else:
+                at = everything.find(needle, at + 1)
 
 
 class Sources:
@@ -90,6 +119,8 @@ class Sources:
         self.paths: tuple[str, ...] = tuple(sorted(self.ids))
         self._data: dict[str, bytes] = {}
         self._parsed: dict[str, Source] = {}
+        self._searched: Corpus | None = None
+        self._shared: tuple[str, ...] | None = None
         self._mentions: dict[str, tuple[str, ...]] = {}
         self._defined: dict[str, int] = {}
         self._properties: dict[str, tuple[str, ...]] | None = None
@@ -147,15 +178,24 @@ class Sources:
     def mentions(self, name: str) -> tuple[str, ...]:
         """Files outside the isolated paths that hold `name` as a whole word, anywhere (also in text and comments)."""
         if name not in self._mentions:
-            needle, pattern = name.encode("utf-8", "surrogateescape"), word(name)
-            self._mentions[name] = tuple(
-                p for p in self.shared() if needle in (data := self.data(p)) and pattern.search(data)
-            )
+            found = set(self._corpus().holding(name))
+            if self.twin is not None:
+                found.update(p for p in self.twin.mentions(name) if self._same(p))
+            self._mentions[name] = tuple(sorted(found))
         return self._mentions[name]
 
-    def shared(self) -> Iterable[str]:
+    def _corpus(self) -> Corpus:
+        """What has to be searched here: files outside the isolated paths that the other side does not have alike."""
+        if self._searched is None:
+            own = [p for p in self.shared() if self.twin is None or not self._same(p) or self.twin.isolated(p)]
+            self._searched = Corpus((p, self.data(p)) for p in own)
+        return self._searched
+
+    def shared(self) -> tuple[str, ...]:
         """Files outside the isolated paths."""
-        return (p for p in self.paths if not self.isolated(p))
+        if self._shared is None:
+            self._shared = tuple(p for p in self.paths if not self.isolated(p))
+        return self._shared
 
     def module_name(self, path: str) -> str:
         """Dotted name of the module at this path."""
