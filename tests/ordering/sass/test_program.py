@@ -83,7 +83,7 @@ class TestMemory:
     def test_pointers_inside_a_struct(self, programs):
         program = programs["structure"]
         assert [(p.index, p.offset, p.size) for p in program.parameters] == [(0, 0, 48), (1, 48, 4)]
-        there = [e for e in kinds(program, EventKind.ACCESS) if e.accesses[0].space is Space.GLOBAL]
+        there = [e for e in kinds(program, EventKind.ACCESS) if e.accesses[0].space is not Space.LOCAL]
         stores = [e for e in there if e.accesses[0].direction is Direction.WRITE]
         assert all(16 in parameter_offsets(program, e) for e in stores)
         loads = [e for e in there if e.accesses[0].direction is Direction.READ]
@@ -298,7 +298,11 @@ def instruction(text):
         ("LOP3.LUT R4, RZ, R5, RZ, 0x33, !PT", "R4", Operation(Op.NOT, (Reg("R5"),))),
         ("PLOP3.LUT P0, PT, P2, PT, PT, 0x80, 0x8", "P0", Operation(Op.COPY, (Reg("P2"),), None, 1)),
         ("PLOP3.LUT P0, PT, P2, PT, PT, 0x8, 0x80", "P0", Operation(Op.NOT, (Reg("P2"),), None, 1)),
-        ("ISETP.GE.U32.AND P0, PT, R4, 0x20, PT", "P0", Operation(Op.COMPARE, (Reg("R4"), Const(32)), ("ge", False), 1)),
+        (
+            "ISETP.GE.U32.AND P0, PT, R4, 0x20, PT",
+            "P0",
+            Operation(Op.COMPARE, (Reg("R4"), Const(32)), ("ge", False), 1),
+        ),
         (
             "ISETP.LT.OR P1, P2, R4, R5, P3",
             "P2",

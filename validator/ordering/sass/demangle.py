@@ -22,16 +22,25 @@ _LONGEST = 16384
 _TIMEOUT = 60.0
 _NUMBER = re.compile(r"\d+")
 _BATCH = 4096
+_REMEMBERED = 1 << 17
+_KNOWN: dict[str, str] = {}
 
 
 def demangle(names: Iterable[str]) -> dict[str, str]:
-    """Name → readable name; names that are not mangled (or too long to be sane) stand for themselves."""
-    result = {name: name for name in names}
-    mangled = [n for n in result if n.startswith("_Z") and len(n) <= _LONGEST and n.isprintable() and " " not in n]
+    """Name → readable name; names that are not mangled (or too long to be sane) stand for themselves.
+
+    Names are remembered, so that asking for one after a whole library was asked for starts no process.
+    """
+    wanted = list(dict.fromkeys(names))
+    new = [n for n in wanted if n not in _KNOWN]
+    if len(_KNOWN) + len(new) > _REMEMBERED:
+        _KNOWN.clear()
+        new = wanted
+    mangled = [n for n in new if n.startswith("_Z") and len(n) <= _LONGEST and n.isprintable() and " " not in n]
     for start in range(0, len(mangled), _BATCH):
         batch = mangled[start : start + _BATCH]
-        result.update(zip(batch, _by_tool(batch) or [_qualified(n) for n in batch], strict=True))
-    return result
+        _KNOWN.update(zip(batch, _by_tool(batch) or [_qualified(n) for n in batch], strict=True))
+    return {name: _KNOWN.setdefault(name, name) for name in wanted}
 
 
 @cache

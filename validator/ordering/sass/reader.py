@@ -22,6 +22,8 @@ __all__ = ["BinaryModule", "SassKernel", "read_binary"]
 
 _BATCH = 1 << 19
 """Instructions that are decoded together; what bounds the memory a library takes."""
+_SMALL = 4 << 20
+"""Bytes below which everything is lowered: rules that have nothing to do with early accesses run as well."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,14 +73,17 @@ def read_binary(
         name: what to call it in reports.
         only: mangled name → whether the kernel is wanted at all; None: all.
         in_full: mangled name → whether it is lowered even if the scan settles it (a contract says more about it than
-            its opcodes do); None: all are.
+            its opcodes do); None: all are. Files below 4 MiB are small enough to lower everything in any case.
 
     Raises:
         SassError: while iterating, when the outermost file cannot be read; damage further in is in `skipped`.
     """
     found = tools or Tools.find()
     module = BinaryModule(name, found)
-    module._kernels = _Reader(module, only, in_full).run(find_binaries(data, name, found, limits))
+    size = len(data) if isinstance(data, bytes) else data.stat().st_size if data.is_file() else _SMALL
+    module._kernels = _Reader(module, only, in_full if size >= _SMALL else None).run(
+        find_binaries(data, name, found, limits)
+    )
     return module
 
 
@@ -124,7 +129,9 @@ class _Reader:
     def _cubin(self, piece: Found) -> Iterator[_Wanted]:
         try:
             cubin = Cubin(piece.data, piece.artifact, piece.arch)
-            for kernel in cubin.kernels():
+            kernels = list(cubin.kernels())
+            demangle(k.name for k in kernels)  # all at once: `only` and `in_full` may ask for them one by one
+            for kernel in kernels:
                 if self._only is None or self._only(kernel.name):
                     looked = scan(kernel, cubin.sm)
                     full = self._in_full is None or self._in_full(kernel.name)

@@ -1,0 +1,157 @@
+"""What people ship, whole, damaged and hostile."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import struct
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from validator.ordering.result import Skipped
+from validator.ordering.sass import Limits, SassError, Tools, read_binary
+from validator.ordering.sass.containers import find_binaries
+from validator.ordering.sass.elf import Cubin
+from validator.ordering.sass.tools import INSTALL_HINT, run_tool
+
+from .conftest import LABELLED, SOURCES
+
+CUBIN = LABELLED / "h01_bad/sm_90a.cubin"
+
+
+def archive(members):
+    raw = io.BytesIO()
+    with zipfile.ZipFile(raw, "w", zipfile.ZIP_DEFLATED) as out:
+        for name, data in members:
+            out.writestr(name, data)
+    return raw.getvalue()
+
+
+def found(source, tools=None, limits=None):
+    return list(find_binaries(source, "given", tools or Tools(), limits))
+
+
+class TestArchives:
+    def test_cubins_of_a_wheel_by_their_path(self):
+        data = archive([("pkg/b.cubin", CUBIN.read_bytes()), ("pkg/a.cubin", CUBIN.read_bytes()), ("pkg/x.py", b"1")])
+        assert [f.artifact for f in found(data)] == ["given!pkg/a.cubin", "given!pkg/b.cubin"]
+
+    def test_an_archive_in_an_archive(self):
+        inner = archive([("a.cubin", CUBIN.read_bytes())])
+        assert [f.artifact for f in found(archive([("in.zip", inner)]))] == ["given!in.zip!a.cubin"]
+
+    def test_archives_without_end_are_refused(self):
+        data = archive([("a.cubin", CUBIN.read_bytes())])
+        for _ in range(5):
+            data = archive([("in.zip", data)])
+        (only,) = found(data)
+        assert isinstance(only, Skipped)
+        assert "archives deep" in only.reason
+
+    def test_nothing_escapes(self, tmp_path, monkeypatch):
+        monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+        data = archive([("../../../escaped.cubin", CUBIN.read_bytes()), ("/abs.cubin", CUBIN.read_bytes())])
+        names = [f.artifact for f in found(data)]
+        assert names == ["given!../../../escaped.cubin", "given!/abs.cubin"]
+        assert not list(tmp_path.rglob("*.cubin"))
+        assert not list(tmp_path.parent.glob("escaped*"))
+
+    @pytest.mark.parametrize(
+        ("limits", "said"),
+        [
+            (Limits(members=3), "holds 4 members"),
+            (Limits(total_bytes=1 << 20), "unpacks to"),
+        ],
+    )
+    def test_bombs_are_refused_before_they_are_unpacked(self, limits, said):
+        data = archive([(f"{i}.cubin", bytes(1 << 20)) for i in range(4)])
+        assert len(data) < 1 << 15
+        with pytest.raises(SassError, match=said):
+            found(data, limits=limits)
+
+    def test_a_member_that_inflates_beyond_its_word_stops(self):
+        data = bytearray(archive([("a.cubin", bytes(1 << 20))]))
+        at = data.index(b"PK\x01\x02")
+        data[at + 24 : at + 28] = struct.pack("<I", 1000)
+        (only,) = found(bytes(data))
+        assert isinstance(only, Skipped)
+
+    @pytest.mark.parametrize("cut", [30, 200, -30])
+    def test_a_cut_archive_is_an_error(self, cut):
+        with pytest.raises(SassError, match="damaged archive"):
+            found(archive([("a.cubin", CUBIN.read_bytes())])[:cut])
+
+
+class TestFiles:
+    def test_folders_are_walked_in_order_and_links_are_not_followed(self, tmp_path):
+        shutil.copy(CUBIN, tmp_path / "b.cubin")
+        (tmp_path / "sub").mkdir()
+        shutil.copy(CUBIN, tmp_path / "sub/a.cubin")
+        (tmp_path / "link.cubin").symlink_to(CUBIN)
+        assert [f.artifact for f in found(tmp_path)] == ["given/b.cubin", "given/sub/a.cubin"]
+
+    @pytest.mark.parametrize(("data", "said"), [(b"", "is empty"), (b"hello world", "neither an ELF file")])
+    def test_what_is_nothing_is_said(self, data, said):
+        with pytest.raises(SassError, match=said) as caught:
+            found(data)
+        assert caught.value.problems[0].where == "given"
+
+    def test_a_host_library_without_device_code_holds_nothing(self):
+        import _struct
+
+        path = Path(_struct.__file__) if hasattr(_struct, "__file__") else None
+        if path is None:
+            pytest.skip("no shared object at hand")
+        assert found(path) == []
+
+    def test_missing_tools_say_how_to_get_them(self):
+        fat = b"\x50\xed\x55\xba" + bytes(60)
+        (skipped,) = found(fat)
+        assert skipped.fix == INSTALL_HINT
+        module = read_binary(CUBIN, "given", tools=Tools())
+        assert list(module) == []
+        assert [s.fix for s in module.skipped] == [INSTALL_HINT]
+
+    def test_what_the_scan_settles_needs_no_tools(self, monkeypatch):
+        monkeypatch.setattr("validator.ordering.sass.reader._SMALL", 0)
+        path = LABELLED / "h17_bad/sm_90a.cubin"
+        (kernel,) = read_binary(path, "given", tools=Tools(), in_full=lambda name: False)
+        assert kernel.program is None
+        assert kernel.scan.always_waits
+
+
+@pytest.mark.sass
+class TestTools:
+    @pytest.mark.nvcc
+    @pytest.mark.parametrize("flags", [("-shared", "-Xcompiler", "-fPIC"), ("-fatbin",)])
+    def test_fat_binaries_give_every_cubin_and_their_ptx(self, tools, tmp_path, flags):
+        if shutil.which("nvcc") is None:
+            pytest.skip("no nvcc here")
+        out = tmp_path / ("lib.fatbin" if flags == ("-fatbin",) else "lib.so")
+        targets = [f"-gencode=arch=compute_{a},code=sm_{a}" for a in ("90a", "100a")]
+        command = ["nvcc", *flags, *targets, "-gencode=arch=compute_90,code=compute_90", "-o", str(out)]
+        run_tool([*command, str(SOURCES / "memory.cu")], timeout=200, output_limit=1 << 26)
+        pieces = found(out, tools)
+        # A linked library carries an empty cubin of the device linker's beside each of ours.
+        assert {(p.kind, p.arch) for p in pieces} == {("cubin", "sm_100a"), ("cubin", "sm_90a"), ("ptx", "sm_90")}
+        counts: dict[str, int] = {}
+        for piece in pieces:
+            if piece.kind == "cubin":
+                cubin = Cubin(piece.data, piece.artifact, piece.arch)
+                assert cubin.arch == piece.arch
+                counts[piece.arch] = counts.get(piece.arch, 0) + sum(1 for _ in cubin.kernels())
+        assert counts == {"sm_90a": 5, "sm_100a": 5}
+
+    def test_a_damaged_fat_binary_is_an_error(self, tools):
+        with pytest.raises(SassError):
+            found(b"\x50\xed\x55\xba" + bytes(range(200)), tools)
+
+    def test_a_tool_that_hangs_is_stopped(self):
+        with pytest.raises(SassError, match="took longer than"):
+            run_tool(["sleep", "30"], timeout=0.3, output_limit=1000)
+
+    def test_a_tool_that_talks_without_end_is_stopped(self):
+        with pytest.raises(SassError):
+            run_tool(["yes"], timeout=20, output_limit=1 << 16)
