@@ -14,7 +14,7 @@ from validator.isolation.rules.proof import PROOF_RULES
 from validator.verdict.model import Severity, StageResult, Status
 
 MUTATIONS: list[dict[str, Any]] = tomllib.loads((FOLDER / "mutations.toml").read_text())["mutations"]
-QUIET = {"isolation/residue"}
+QUIET = {"isolation/residue", "isolation/entry"}
 """Listed for the honest change too."""
 
 

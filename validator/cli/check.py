@@ -10,7 +10,7 @@ import click
 if TYPE_CHECKING:
     from validator.verdict.result import CheckResult
 
-__all__ = ["check"]
+__all__ = ["check", "render"]
 
 FORMATS = ("text", "json", "markdown")
 
@@ -60,14 +60,14 @@ def check(
         result = run_check(options, progress=progress, debug=bool(os.environ.get("VALIDATOR_DEBUG")))
     finally:
         progress.close()
-    write_outputs(files, lambda kind: _render(result, kind))
+    write_outputs(files, lambda kind: render(result, kind))
     if bundle:
         save_bundle(result, Path(bundle))
-    emit(f"{result.verdict.value}: {result.reason}\n" if quiet else _render(result, format_, interactive=True))
+    emit(f"{result.verdict.value}: {result.reason}\n" if quiet else render(result, format_, interactive=True))
     return 0 if result.verdict.value == "pass" else 1
 
 
-def _render(result: CheckResult, kind: str, *, interactive: bool = False) -> str:
+def render(result: CheckResult, kind: str, *, interactive: bool = False) -> str:
     """One format. Only what goes to stdout may be coloured and fitted to a terminal."""
     if kind == "json":
         from validator.report.json import render_json

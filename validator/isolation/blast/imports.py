@@ -19,7 +19,7 @@ class When(StrEnum):
 
     EAGER = "at import time"
     LAZY = "at call time"
-    TYPE_CHECKING = "never (type checking only)"
+    TYPE_CHECKING = "for type checking only"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Import:
     inside: str = ""
     """Function it stands in, as `Class.method`."""
     guards: tuple[str, ...] = ()
-    """Conditions around it, outermost first."""
+    """Conditions under which it runs, outermost first; also those of branches before it that leave."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +96,9 @@ def imports_of(sources: Sources, path: str) -> tuple[Import, ...]:
     return tuple(_Walker(sources, source).block(source.module.body)) if source.module else ()
 
 
+_LEAVES = ast.Return | ast.Raise | ast.Continue | ast.Break
+
+
 class _Walker:
     def __init__(self, sources: Sources, source: Source) -> None:
         self.sources = sources
@@ -106,8 +109,12 @@ class _Walker:
         self.typing = 0
 
     def block(self, body: list[ast.stmt]) -> Iterator[Import]:
+        before = len(self.guards)
         for node in body:
             yield from self.statement(node)
+            if isinstance(node, ast.If) and not node.orelse and isinstance(node.body[-1], _LEAVES):
+                self.guards.append(f"not ({ast.unparse(node.test)})")
+        del self.guards[before:]
 
     def statement(self, node: ast.stmt) -> Iterator[Import]:
         match node:
@@ -146,7 +153,6 @@ class _Walker:
         self.guards[-1] = f"not ({condition})"
         yield from self.block(node.orelse)
         self.guards.pop()
-        # What follows a branch that leaves is guarded by its condition; `Import.guards` shows only enclosing ones.
 
     def _made(self, alias: ast.alias, module: str, name: str, bound: str) -> Import:
         when = When.TYPE_CHECKING if self.typing else When.LAZY if self.functions else When.EAGER

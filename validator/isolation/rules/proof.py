@@ -6,6 +6,7 @@ from validator.checks import Check
 from validator.isolation.rules import (
     default_path_changed,
     dispatch_hazard,
+    entry,
     found_by_name,
     import_cycle,
     import_side_effect,
@@ -26,7 +27,7 @@ __all__ = ["DISCOVERY", "EFFECTS", "ENTRIES", "OFF_PATH", "PROOF_RULES", "RADIUS
 OFF_PATH: tuple[Check, ...] = (default_path_changed, not_evaluated, residue)
 DISCOVERY: Check = found_by_name
 RADIUS: tuple[Check, ...] = (leak, import_cycle)
-ENTRIES: tuple[Check, ...] = (undeclared_entry,)
+ENTRIES: tuple[Check, ...] = (undeclared_entry, entry)
 EFFECTS: tuple[Check, ...] = (import_side_effect, monkeypatch, private_name)
 SWITCH: tuple[Check, ...] = (switch_not_off, switch_at_import, switch_not_read)
 STEP: tuple[Check, ...] = (dispatch_hazard,)

@@ -1,0 +1,54 @@
+"""`validator isolate`: with the switch off, did anything change?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+__all__ = ["isolate"]
+
+FORMATS = ("text", "json", "markdown")
+
+
+@click.command()
+@click.option("--base", required=True, metavar="REF", help="What the change is compared with; holds the policy.")
+@click.option("--head", required=True, metavar="REF", help="The change.")
+@click.option("--repo", default=".", show_default=True, metavar="DIR", help="Repository, bare or not.")
+@click.option("--rfc", metavar="FILE", help="Manifest, as a path in the head. [default: the one the change brings]")
+@click.option("--policies", metavar="REF-or-DIR", help="Where the policy is read. [default: the base]")
+@click.option("--format", "format_", type=click.Choice(FORMATS), default="text", show_default=True, help="On stdout.")
+@click.option("--output", "outputs", multiple=True, metavar="FORMAT=PATH", help="Also write a file; repeatable.")
+@click.option("--quiet", is_flag=True, help="No progress, and no report on stdout but the verdict.")
+def isolate(
+    base: str,
+    head: str,
+    repo: str,
+    rfc: str | None,
+    policies: str | None,
+    format_: str,
+    outputs: tuple[str, ...],
+    quiet: bool,
+) -> int:
+    """Prove that nothing changes with the switch off: off-path equivalence, blast radius, entry points, switch.
+
+    Reads git objects only; nothing of the repository is imported or run.
+    Exit codes: 0 proven, 1 refuted or unproven, 2 could not run, 130 interrupted.
+    """
+    import os
+
+    from validator.cli.check import render
+    from validator.cli.output import Progress, emit, parse_outputs, write_outputs
+    from validator.pipeline import Options
+    from validator.pipeline.isolate import isolate as run_isolate
+
+    files = parse_outputs(outputs, FORMATS)
+    options = Options(Path(repo), base, head, rfc, policies)
+    progress = Progress(quiet=quiet)
+    try:
+        result = run_isolate(options, progress=progress, debug=bool(os.environ.get("VALIDATOR_DEBUG")))
+    finally:
+        progress.close()
+    write_outputs(files, lambda kind: render(result, kind))
+    emit(f"{result.verdict.value}: {result.reason}\n" if quiet else render(result, format_, interactive=True))
+    return 0 if result.verdict.value == "pass" else 1

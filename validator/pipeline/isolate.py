@@ -1,0 +1,35 @@
+"""The isolation proof on its own: the same inputs, waivers and result as a check, one family of obligations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from validator.pipeline import Options, check
+from validator.pipeline.stages import Entry
+from validator.verdict.compute import compute, verdict_reason
+from validator.verdict.result import CheckResult
+
+__all__ = ["STAGE", "isolate"]
+
+STAGE = Entry(
+    "isolation-proof",
+    "validator.isolation.proof:run",
+    "with the switch off, everything does what it did before",
+    "what runs with the switch off",
+)
+
+
+def isolate(
+    options: Options, *, progress: Callable[[str], None] = lambda line: None, debug: bool = False
+) -> CheckResult:
+    """Judge the isolation of one change. Other obligations of the policy are not looked at, and not in the result."""
+    result = check(options, progress=progress, stages=[STAGE], debug=debug)
+    kept = tuple(o for o in result.obligations if o.id.startswith("isolation"))
+    return replace(
+        result,
+        obligations=kept,
+        verdict=compute(kept),
+        reason=verdict_reason(kept),
+        reproduce=result.reproduce.replace(" check ", " isolate ", 1).rpartition(" --seed ")[0],
+    )
