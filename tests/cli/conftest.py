@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.golden import compare
 from tests.support.repository import RepositoryBuilder
 
 GOLDEN = Path(__file__).parent / "golden"
-UPDATE = "VALIDATOR_UPDATE_GOLDEN=1 pytest tests/cli"
 KEPT = ("PATH", "HOME", "TMPDIR")
 """What a command line may know of this machine. Nothing that asks for colour, width or debugging."""
 
@@ -138,14 +138,5 @@ def _scrub(text: str) -> str:
 
 @pytest.fixture
 def golden() -> Callable[[str, str], None]:
-    """Compare text with a stored file; the update command is printed on a mismatch."""
-
-    def compare(name: str, text: str) -> None:
-        path = GOLDEN / name
-        if os.environ.get("VALIDATOR_UPDATE_GOLDEN"):
-            path.parent.mkdir(exist_ok=True)
-            path.write_text(text)
-        stored = path.read_text() if path.exists() else ""
-        assert text == stored, f"{name} differs; when the new text is right: {UPDATE}"
-
-    return compare
+    """Compare text with a file of `golden/`."""
+    return lambda name, text: compare(GOLDEN / name, text)

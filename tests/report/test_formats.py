@@ -8,6 +8,7 @@ import unicodedata
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 
 import jsonschema
 import pytest
@@ -15,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
+from tests.support.golden import compare
 from validator.report.json import check_document, render_json
 from validator.report.markdown import BUDGET, render_markdown
 from validator.report.schemas import SCHEMAS, schema_of
@@ -55,6 +57,11 @@ def test_text_says_what_was_and_what_was_not_shown(result: CheckResult) -> None:
     assert "fast/kda/kernel.ptx:41, kernel kda_decode" in text
     assert result.change.head in text
     assert "\x1b" not in text
+
+
+@pytest.mark.parametrize(("name", "render"), [("check.txt", render_text), ("check.md", render_markdown)])
+def test_whole_report(result: CheckResult, name: str, render: Callable[[CheckResult], str]) -> None:
+    compare(Path(__file__).parent / "golden" / name, render(result))
 
 
 def test_markdown_has_every_section_in_order(result: CheckResult) -> None:
