@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from validator.differential.engine import KernelResult
-from validator.differential.stage import Trees, run_trees
+from validator.differential.engine import CaseResult, KernelResult, run_kernel
+from validator.differential.rules import BY_FAULT
+from validator.differential.stage import Trees, runner_for
 from validator.manifest.contract import KernelContract
 from validator.run.sandbox import Limits
 
@@ -83,6 +84,13 @@ def engine() -> Callable[..., KernelResult]:
     """Run the engine on a candidate of the fixtures."""
 
     def run(candidate: Planted, *, seed: int = SEED, count: int = 60) -> KernelResult:
-        return run_trees(contract_of(candidate.kernel, candidate.target), TREES, seed, count, limits=LIMITS)
+        """Up to the case that shows what has to be found, if anything has."""
+        contract = contract_of(candidate.kernel, candidate.target)
+
+        def found(result: CaseResult) -> bool:
+            return candidate.found in {BY_FAULT[fault.kind].id for fault in result.faults}
+
+        with runner_for(contract, TREES, LIMITS) as runner:
+            return run_kernel(runner, seed, count, enough=found)
 
     return run

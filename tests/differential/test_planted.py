@@ -27,22 +27,21 @@ def rules_of(result: KernelResult) -> set[str]:
 
 
 def test_a_planted_bug_is_found_and_shrunk(planted_candidate: Any, engine: Callable[..., KernelResult]) -> None:
-    result = engine(planted_candidate, count=15)
+    result = engine(planted_candidate)
     assert planted_candidate.found in rules_of(result)
-    assert not result.missing or all(r.status == "failed" for r in result.results)
-    smallest = min(result.shrunk.values(), key=lambda r: sum(v for _, v in r.case.dims))
-    first = result.of("failed")[0]
-    assert smallest.faults
-    assert sum(v for _, v in smallest.case.dims) <= max(sum(v for _, v in first.case.dims), 80)
+    last = result.results[-1]
+    shrunk = result.shrunk.get(last.case.id, last)
+    assert shrunk.faults
+    assert sum(v for _, v in shrunk.case.dims) <= sum(v for _, v in last.case.dims)
 
 
 def test_a_cheat_is_refused(cheats_candidate: Any, engine: Callable[..., KernelResult]) -> None:
-    result = engine(cheats_candidate, count=30)
+    result = engine(cheats_candidate)
     assert cheats_candidate.found in rules_of(result)
 
 
 def test_an_honest_candidate_passes(honest_candidate: Any, engine: Callable[..., KernelResult]) -> None:
-    result = engine(honest_candidate)
+    result = engine(honest_candidate, count=25)
     assert [r.faults for r in result.of("failed")] == []
     assert result.of("unusable") == []
     assert len(result.of("passed")) > len(result.planned) // 2

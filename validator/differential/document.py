@@ -5,7 +5,9 @@ from __future__ import annotations
 import platform
 from collections.abc import Sequence
 from importlib.metadata import version
-from typing import NotRequired, TypedDict
+from typing import NotRequired
+
+from typing_extensions import TypedDict
 
 from validator.differential.cases import case_text
 from validator.differential.coverage import coverage

@@ -82,8 +82,12 @@ def run_kernel(
     count: int,
     first: tuple[Case, ...] = (),
     progress: Callable[[str], None] = lambda _: None,
+    enough: Callable[[CaseResult], bool] = lambda _: False,
 ) -> KernelResult:
-    """Run all cases of a contract. `first`: stored cases that are tried before the others."""
+    """Run all cases of a contract, or those up to the first result that is `enough`.
+
+    `first`: stored cases that are tried before the others.
+    """
     planned = tuple({c.id: c for c in (*first, *cases(runner.contract, seed, count))}.values())
     result = KernelResult(planned)
     other: dict[tuple[tuple[str, int], ...], Outputs] = {}
@@ -101,7 +105,7 @@ def run_kernel(
                 result.shrunk[case.id] = shrink(runner, done.result)
         if index % 50 == 49:
             progress(f"{runner.contract.match}: {index + 1} of {len(planned)} cases")
-        if _hopeless(result):
+        if enough(done.result) or _hopeless(result):
             break
     result.blind, result.mutated = tuple(sorted(tolerance.tried - tolerance.visible)), len(tolerance.tried)
     result.calls, result.wide = runner.calls, runner.wide

@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 import hashlib
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +24,7 @@ from validator.run.sandbox import Limits, TreeReader, Worker, write_tree
 from validator.stage import StageContext
 from validator.verdict.model import Evidence, Finding, Location, Obligation, StageResult, Status, Strength
 
-__all__ = ["Trees", "granted", "run", "run_trees", "runner_for", "settle", "unsettled"]
+__all__ = ["Trees", "granted", "run", "runner_for", "settle", "unsettled"]
 
 STATEMENT = "every kernel's new path computes what its reference computes, on inputs that the contract allows"
 _VOID_SHARE = 0.5
@@ -96,13 +96,11 @@ def run_trees(
     trees: Trees,
     seed: int,
     count: int,
-    progress: object = None,
-    limits: Limits | None = None,
+    progress: Callable[[str], None] = lambda line: None,
 ) -> KernelResult:
     """Run one contract with the candidate from `trees.head` and everything trusted from `trees.base`."""
-    with runner_for(contract, trees, limits) as runner:
-        tell = progress if callable(progress) else lambda line: None
-        return run_kernel(runner, seed, count, progress=tell)
+    with runner_for(contract, trees) as runner:
+        return run_kernel(runner, seed, count, progress=progress)
 
 
 @contextmanager

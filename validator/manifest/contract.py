@@ -11,6 +11,7 @@ import fnmatch
 import re
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
+from functools import cached_property
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
@@ -307,12 +308,12 @@ class KernelContract(_Model):
         _raise(wrong)
         return self
 
-    @property
+    @cached_property
     def constraints(self) -> tuple[Constraint | Membership, ...]:
         """`dims`, parsed."""
         return tuple(parse_constraint(text) for text in self.dims)
 
-    @property
+    @cached_property
     def values(self) -> dict[str, tuple[Role | None, Values]]:
         """What the CPU callable sees, in order: name → role and description; struct fields by their own name."""
         flat: dict[str, tuple[Role | None, Values]] = {}

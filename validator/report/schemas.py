@@ -52,6 +52,9 @@ SCHEMAS: dict[str, Published] = {
     "audit": Published(
         "result of `validator audit` (validator/audit/1)", _of_name("validator.report.audit_document", "AuditDocument")
     ),
+    "diff": Published(
+        "result of `validator diff` (validator/diff/1)", _of_name("validator.differential.document", "DiffDocument")
+    ),
     "bundle": Published("bundle.json (validator/bundle/1)", _of_type(BundleDocument)),
 }
 

@@ -1,0 +1,100 @@
+"""`validator diff` and `validator replay`, as a person runs them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+FIXTURES = Path(__file__).parents[2] / "fixtures" / "differential"
+
+CONTRACT = """
+schema = "validator/manifest/1"
+
+[[kernels]]
+match = "row_sum"
+candidate = "ops.{candidate}"
+reference = "ops.stock:row_sum"
+dims = ["B in 1..4", "D in 1..20"]
+args = [
+    {{ name = "x", role = "activation", dtype = "float32", shape = ["B", "D"] }},
+    {{ name = "work", role = "workspace", dtype = "float32", shape = ["B", 4] }},
+    {{ name = "out", role = "output", dtype = "float32", shape = ["B"] }},
+]
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A folder with the stock operators, the candidates, and a base that has the stock operators alone."""
+    for tree in ("base", "head"):
+        shutil.copytree(FIXTURES / tree, tmp_path / "tree", dirs_exist_ok=True)
+    shutil.copytree(FIXTURES / "base", tmp_path / "base")
+    (tmp_path / "good.toml").write_text(CONTRACT.format(candidate="honest:keeps_scratch_of_its_own"))
+    (tmp_path / "bad.toml").write_text(CONTRACT.format(candidate="planted:i14_workspace_not_cleared"))
+    return tmp_path
+
+
+def validator(project: Path, *args: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "validator", *args]
+    return subprocess.run(command, cwd=project, capture_output=True, text=True, timeout=300, check=False)
+
+
+COMMON = ("--tree", "tree", "--base", "base", "--cases", "5", "--seed", "1", "--quiet")
+
+
+def test_a_right_candidate_passes_and_the_document_fits_its_schema(project: Path) -> None:
+    done = validator(project, "diff", "--manifest", "good.toml", *COMMON, "--format", "json")
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    schema = json.loads(validator(project, "schema", "diff").stdout)
+    jsonschema.validate(document, schema)
+    assert document["verdict"] == "pass"
+    assert {c["status"] for c in document["cases"]} <= {"passed", "degenerate", "void"}
+    assert all(c["accepted"] == 0 for c in document["controls"])
+    again = validator(project, "diff", "--manifest", "good.toml", *COMMON, "--format", "json")
+    assert again.stdout == done.stdout
+    assert str(project) not in done.stdout
+
+
+def test_a_wrong_candidate_fails_is_stored_and_replays(project: Path) -> None:
+    done = validator(project, "diff", "--manifest", "bad.toml", *COMMON, "--corpus", "corpus")
+    assert done.returncode == 1, done.stderr
+    assert "depends-on-old-contents" in done.stdout
+    assert len(done.stdout.splitlines()) < 50
+    stored = sorted((project / "corpus").glob("*.json"))
+    assert stored
+    where = ("--tree", "tree", "--base", "base")
+    bad = validator(project, "replay", str(stored[0]), "--manifest", "bad.toml", *where)
+    assert (bad.returncode, "depends-on-old-contents" in bad.stdout) == (1, True)
+    good = validator(project, "replay", stored[0].read_text(), "--manifest", "good.toml", *where)
+    assert (good.returncode, good.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        (("diff", "--manifest", "none.toml"), "No such file"),
+        (("diff", "--manifest", "good.toml", "--kernel", "zzz"), "row_sum"),
+        (("diff", "--manifest", "good.toml", "--tree", "nowhere"), "no such folder"),
+        (("replay", "{}", "--manifest", "good.toml"), "not a case"),
+        (("replay", "none.json", "--manifest", "good.toml"), "No such file"),
+    ],
+)
+def test_what_cannot_run_says_why(project: Path, args: tuple[str, ...], told: str) -> None:
+    done = validator(project, *args)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert told in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_missing_callable_is_unproven_or_failed_but_never_passes(project: Path) -> None:
+    (project / "none.toml").write_text(CONTRACT.format(candidate="honest:no_such_function"))
+    done = validator(project, "diff", "--manifest", "none.toml", *COMMON)
+    assert done.returncode == 1
+    assert "cannot be imported" in done.stdout
