@@ -94,15 +94,16 @@ def markdown(text: str) -> str:
     splits table cells before it reads inline markup.
     """
     plain = visible(text).strip()
-    marks: list[str] = []
-    for character in plain:
-        if character in _ENTITIES:
-            marks.append(_ENTITIES[character])
-        elif character in _BACKSLASHED:
-            marks.append("\\" + character)
-        else:
-            marks.append(character)
-    return _parted("".join(marks), plain)
+    marked = (
+        _ENTITIES.get(c) or ("\\" + c if c in _BACKSLASHED and not _inside_word(plain, at) else c)
+        for at, c in enumerate(plain)
+    )
+    return _parted("".join(marked), plain)
+
+
+def _inside_word(text: str, at: int) -> bool:
+    """An underscore between letters or digits is never emphasis (CommonMark): names stay readable in the source."""
+    return text[at] == "_" and text[at - 1 : at].isalnum() and text[at + 1 : at + 2].isalnum()
 
 
 def _parted(marked: str, plain: str) -> str:
