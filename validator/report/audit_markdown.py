@@ -42,6 +42,9 @@ def _lines(audit: Audit, drift: DriftDocument | None, cap: int) -> Iterator[str]
         yield from _section(title, len(alike), (_kernel(same[0], same[1:]) for same in alike), cap)
     over = by_weight(f for f in audit.findings if f.severity is not Severity.NOTE)
     yield from _section("Over the whole set", len(over), map(_finding, over), cap)
+    notes = by_weight(f for f in audit.findings if f.severity is Severity.NOTE)
+    noted = (f"- {markdown(shorten(f.message, 400))}" for f in notes)
+    yield from _section("Noted over the whole set", len(notes), noted, cap)
     skipped = (
         f"- {code(shorten(s.artifact))}: {markdown(shorten(s.reason, 400))} {markdown(s.fix)}" for s in audit.skipped
     )

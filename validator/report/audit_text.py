@@ -151,6 +151,8 @@ class _Report:
             yield from self.finding(finding)
         if len(ordered) > FULL:
             yield f"    and {plural(len(ordered) - FULL, 'more finding')}: `--format json` holds them all"
+        notes = by_weight(f for f in self.audit.findings if f.severity is Severity.NOTE)
+        yield from self.bullets("noted over the whole set", (f.message for f in notes))
 
     def skipped(self) -> Iterator[str]:
         skipped = self.audit.skipped
