@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 from collections.abc import Sequence
 from importlib.metadata import version
-from typing import NotRequired
+from typing import Final, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
@@ -17,7 +17,7 @@ from validator.verdict.model import StageResult, Status, Verdict
 
 __all__ = ["SCHEMA", "DiffDocument", "diff_document", "verdict_of"]
 
-SCHEMA = "validator/diff/1"
+SCHEMA: Final = "validator/diff/1"
 
 
 class ErrorDocument(TypedDict):
@@ -77,8 +77,8 @@ class KernelDocument(TypedDict):
 
 
 class DiffDocument(TypedDict):
-    schema: str
-    verdict: str
+    schema: Literal["validator/diff/1"]
+    verdict: Literal["pass", "fail", "unproven"]
     seed: int
     kernels: list[KernelDocument]
     cases: list[CaseDocument]
