@@ -3,34 +3,30 @@
 * CTA and cluster barriers: some thread that surely takes part in the same instance has waited on all its paths to it.
   Instances are matched by instruction where all threads of the barrier reach it, else by ordinal (the k-th barrier of
   that name), else not at all. Unknown barrier numbers carry nothing.
-* mbarriers: every arrival that can complete a phase comes from ordered code, or announces bytes of a copy that is
-  issued by ordered code; and the first phase waited for is not complete from the start (parity 0 or a token).
-  mbarriers are told apart by base and first constant byte; a variable stage index stands for its whole array.
+* mbarriers: see `ordering.mbarriers`.
 
 Warp-level instructions order nothing here, and conditions on data or block coordinates guarantee nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from validator.ordering.masks import Masks
+from validator.ordering.masks import Masks, Turn
+from validator.ordering.mbarriers import Mbarriers
 from validator.ordering.program import Event, EventKind
-from validator.ordering.provenance import Provenance, Root, Source
-from validator.ordering.slices import first_value
+from validator.ordering.provenance import Provenance
 from validator.ordering.threads import describe
 
-__all__ = ["Barriers", "Carrier", "Mbarrier", "carrier_text", "lowest"]
+__all__ = ["Barriers", "Carrier", "carrier_text"]
 
 Name = str
-Mbarrier = tuple[Root, int]
 
 
-def lowest(mask: int) -> int:
+def _lowest(mask: int) -> int:
     """Number of the lowest thread in a set that is not empty."""
     return (mask & -mask).bit_length() - 1
 
@@ -42,6 +38,25 @@ def _lowest_members(mask: int, count: int) -> int:
         result |= bit
         mask ^= bit
     return result
+
+
+@dataclass(frozen=True, slots=True)
+class _Arrivals:
+    """Arrivals at one barrier: (threads that may arrive, those of them that need not have waited)."""
+
+    each: dict[int, tuple[int, int]]
+    """By instruction."""
+    by_place: dict[int | None, tuple[int, int]]
+    """By ordinal; None: paths differ."""
+    everywhere: tuple[int, int]
+
+    def waited(self, place: int | None) -> int:
+        """Threads that have waited wherever they arrive with this ordinal (None: wherever they arrive at all)."""
+        if place is not None and None in self.by_place:
+            # An arrival whose ordinal is not known could be this one.
+            return 0
+        reached, bad = self.everywhere if place is None else self.by_place.get(place, (0, 0))
+        return reached & ~bad
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +77,7 @@ class Barriers:
         self.masks = masks
         self.flow = masks.flow
         self.threads = masks.threads
-        self.provenance = provenance
+        self.mbarriers = Mbarriers(masks, provenance)
         self.assumptions: dict[int, str] = {}
         """Instruction of a carrier → what its order assumes about the block."""
 
@@ -95,10 +110,23 @@ class Barriers:
             if not isinstance(value, np.ndarray):
                 return {"?": everyone}
             total = value if total is None else total + value
+        if total is None:
+            return {"?": everyone}
+        if (total == total[0]).all():
+            return {str(int(total[0])): everyone}
         names: dict[Name, int] = {}
-        for thread, number in enumerate(() if total is None else total.tolist()):
+        for thread, number in enumerate(total.tolist()):
             names[str(number)] = names.get(str(number), 0) | 1 << thread
         return names
+
+    @cached_property
+    def _names_of(self) -> dict[int, list[Name]]:
+        """Barrier instruction → its names, sorted."""
+        result: dict[int, list[Name]] = {}
+        for name in sorted(self.named):
+            for event, _ in self.named[name]:
+                result.setdefault(event.index, []).append(name)
+        return result
 
     @cached_property
     def carriers(self) -> list[Carrier]:
@@ -106,61 +134,79 @@ class Barriers:
         result: list[Carrier] = []
         for event in self.flow.program.events:
             if event.kind is EventKind.BARRIER and event.waits:
-                names = sorted(n for n, users in self.named.items() if any(e is event for e, _ in users))
+                names = self._names_of.get(event.index, [])
                 if names:
                     label = "barrier " + (" or ".join(names) if len(names) < 4 else f"{names[0]} and others")
                     result.append(Carrier(event, "barrier", label))
             elif event.kind is EventKind.CLUSTER_BARRIER and event.waits:
                 result.append(Carrier(event, "cluster-barrier", "the cluster barrier"))
-            elif event.kind is EventKind.MBARRIER_WAIT:
-                name = self.identity(event)
-                if name is not None and not self._vacuous(event):
-                    result.append(Carrier(event, "mbarrier", f"the mbarrier at {_place(name)}"))
+            elif event.kind is EventKind.MBARRIER_WAIT and self.mbarriers.may_order(event):
+                result.append(Carrier(event, "mbarrier", f"the mbarrier at {self.mbarriers.label(event)}"))
         return result
 
-    def carries(self, carrier: Carrier, state: list[int], clears: Mapping[int, int]) -> int:
+    def carries(self, carrier: Carrier, turn: Turn) -> int:
         """Mask of waited threads (or, for an mbarrier, arriving ones) that order this carrier; 0 when none does."""
         if carrier.kind == "mbarrier":
-            return self._mbarrier_source(carrier.event, state, clears)
+            return self.mbarriers.source(carrier.event, turn)
         result = self.masks.everyone
-        for name, users in self.named.items():
-            mine = next((mask for event, mask in users if event is carrier.event), 0)
-            if mine:
-                source = self._barrier_source(name, carrier.event, mine, state, clears)
-                if not source:
-                    return 0
-                result &= source if result & source else result
+        for name in self._names_of.get(carrier.event.index, ()):
+            source = self._barrier_source(name, carrier.event, turn)
+            if not source:
+                return 0
+            result &= source if result & source else result
         return result
 
-    def _barrier_source(self, name: Name, event: Event, mine: int, state: list[int], clears: Mapping[int, int]) -> int:
+    def _barrier_source(self, name: Name, event: Event, turn: Turn) -> int:
         """Threads that surely take part in the instances at `event` and have waited before they arrive."""
-        if name == "?":
-            return 0
-        users = self.named[name]
-        arriving = [(e, mask) for e, mask in users if e.arrives]
-        everyone = self._participants(name, event)
+        everyone = self._participants(name, event) if name != "?" else 0
         if everyone == 0:
             return 0
-        unwaited = {e.index: self.masks.at(e.index, state, clears) & mask for e, mask in arriving}
+        arrivals = self._arrivals(name, turn)
         candidates = 0
-        if event.arrives and mine & everyone == everyone:
-            candidates = mine & ~unwaited[event.index] & self._surely(event)
+        if event.arrives:
+            mine, unwaited = arrivals.each[event.index]
+            if mine & everyone == everyone:
+                candidates = mine & ~unwaited & self._surely(event)
         if not candidates:
-            candidates = self._by_ordinal(name, event, arriving, unwaited, everyone)
+            candidates = arrivals.waited(self._wanted(name, event)) & everyone
         if not candidates:
-            bad = reached = 0
-            for e, mask in arriving:
-                bad |= unwaited[e.index]
-                reached |= mask
-            candidates = reached & ~bad & everyone
+            candidates = arrivals.waited(None) & everyone
         return self._existing(candidates, event)
+
+    def _arrivals(self, name: Name, turn: Turn) -> _Arrivals:
+        """Who arrives where under a name, and who of them has not waited; worked out once a turn."""
+        known = turn.notes.get(name)
+        if isinstance(known, _Arrivals):
+            return known
+        ordinals = self._ordinals(name)
+        each: dict[int, tuple[int, int]] = {}
+        by_place: dict[int | None, tuple[int, int]] = {}
+        everywhere = (0, 0)
+        for event, mask in self.named[name]:
+            if event.arrives:
+                unwaited = self.masks.at(event.index, turn.state, turn.clears) & mask
+                each[event.index] = (mask, unwaited)
+                place = ordinals.get(event.index)
+                reached, bad = by_place.get(place, (0, 0))
+                by_place[place] = (reached | mask, bad | unwaited)
+                everywhere = (everywhere[0] | mask, everywhere[1] | unwaited)
+        result = _Arrivals(each, by_place, everywhere)
+        turn.notes[name] = result
+        return result
+
+    def _wanted(self, name: Name, event: Event) -> int:
+        """Ordinal of the arrivals that complete the instance at `event`; -1 when paths differ."""
+        place = self._ordinals(name).get(event.index)
+        if place is None:
+            return -1
+        return place if event.arrives else place - 1
 
     def _existing(self, candidates: int, event: Event) -> int:
         """Of the candidates those that every block has, or surely has by what the kernel says of its size."""
         threads = self.threads
         if not candidates or threads.block is not None or event.thread_count is not None or candidates & 1:
             return candidates
-        first = lowest(candidates)
+        first = _lowest(candidates)
         if first < 32:
             self.assumptions[event.index] = f"the block has at least {first + 1} threads"
             return candidates
@@ -183,26 +229,6 @@ class Barriers:
             return users
         # Without a known block size, threads that may not exist were counted: the lowest ones are those that do.
         return 0 if self.threads.block is not None or self.threads.rows else _lowest_members(users, count)
-
-    def _by_ordinal(
-        self, name: Name, event: Event, arriving: list[tuple[Event, int]], unwaited: dict[int, int], everyone: int
-    ) -> int:
-        """Threads that have waited at every barrier instruction with this event's ordinal that they may execute."""
-        ordinals = self._ordinals(name)
-        wanted = ordinals.get(event.index)
-        if wanted is None:
-            return 0
-        if not event.arrives:
-            wanted -= 1
-        reached = bad = 0
-        for other, mask in arriving:
-            place = ordinals.get(other.index)
-            if place is None:
-                return 0
-            if place == wanted:
-                reached |= mask
-                bad |= unwaited[other.index]
-        return reached & ~bad & everyone
 
     def _ordinals(self, name: Name) -> dict[int, int | None]:
         """Barrier instruction → how many arrivals at that barrier come before it, None when paths differ."""
@@ -268,121 +294,6 @@ class Barriers:
                     seen.add(before)
                     stack.append(before)
         return seen
-
-    # -- mbarriers -----------------------------------------------------------------------------------------------------
-
-    def identity(self, event: Event) -> Mbarrier | None:
-        """Which mbarrier (array) an event means: base and first constant byte; None when that cannot be told."""
-        place = self._places.get(id(event))
-        if place is None:
-            return None
-        root, offset = place
-        starts = [start for start in self._arrays.get(root, ()) if start <= offset]
-        return (root, max(starts) if starts else offset)
-
-    @cached_property
-    def _mbarrier_events(self) -> list[Event]:
-        kinds = (EventKind.MBARRIER_INIT, EventKind.MBARRIER_ARRIVE, EventKind.MBARRIER_WAIT, EventKind.ASYNC_COPY)
-        return [e for e in self.flow.program.events if e.kind in kinds and e.barrier]
-
-    @cached_property
-    def _sources(self) -> dict[int, Source | None]:
-        result: dict[int, Source | None] = {}
-        for event in self._mbarrier_events:
-            found = self.provenance.sum(event.barrier, event.index)
-            roots = {s.root for s in found}
-            if len(roots) == 1 and not found[0].is_unresolved:
-                least = min(found, key=lambda s: s.offset)
-                exact = len(found) == 1 and least.exact
-                result[id(event)] = Source(least.root, least.offset, exact)
-            else:
-                result[id(event)] = None
-        return result
-
-    @cached_property
-    def _arrays(self) -> dict[Root, list[int]]:
-        """Base → first bytes of the arrays that are indexed by something that varies."""
-        result: dict[Root, list[int]] = {}
-        for source in self._sources.values():
-            if source is not None and not source.exact:
-                result.setdefault(source.root, []).append(source.offset)
-        return result
-
-    @cached_property
-    def _places(self) -> dict[int, tuple[Root, int]]:
-        return {key: (s.root, s.offset) for key, s in self._sources.items() if s is not None}
-
-    def users(self, name: Mbarrier, *kinds: EventKind) -> list[Event]:
-        """Events of these kinds on one mbarrier."""
-        return [e for e in self._mbarrier_events if e.kind in kinds and self.identity(e) == name]
-
-    def _vacuous(self, event: Event) -> bool:
-        """Whether the first wait may pass with nothing arrived: the parity is odd at first, or cannot be told."""
-        if event.parity is None:
-            return False
-        value = first_value(self.flow, event.parity, event.index)
-        return value is None or value & 1 == 1
-
-    def _mbarrier_source(self, event: Event, state: list[int], clears: Mapping[int, int]) -> int:
-        name = self.identity(event)
-        if name is None or any(
-            e.kind is EventKind.MBARRIER_ARRIVE and self.identity(e) is None for e in self._mbarrier_events
-        ):
-            return 0
-        arrivals = self.users(name, EventKind.MBARRIER_ARRIVE)
-        copies = self.users(name, EventKind.ASYNC_COPY)
-        ordered = {e.index for e in (*arrivals, *copies) if not self._unwaited(e, state, clears)}
-        if not arrivals and not copies:
-            return 0
-        source = 0
-        for arrival in arrivals:
-            if arrival.index in ordered:
-                source |= self.masks.executing(arrival)
-            elif not self._announces(arrival, arrivals, {c.index for c in copies if c.index in ordered}):
-                return 0
-        for copy in copies:
-            if copy.index in ordered:
-                source |= self.masks.executing(copy)
-        return source
-
-    def _unwaited(self, event: Event, state: list[int], clears: Mapping[int, int]) -> int:
-        return self.masks.at(event.index, state, clears) & self.threads.holds(event.guard, event.index)[0]
-
-    def _announces(self, arrival: Event, arrivals: list[Event], copies: set[int]) -> bool:
-        """Every path from an arrival meets an ordered copy onto the mbarrier before the next arrival or the end."""
-        if not copies:
-            return False
-        others = {e.index for e in arrivals}
-        start = self.flow.block_of(arrival.index)
-        stack = [(start, arrival.index + 1)]
-        seen: set[int] = set()
-        while stack:
-            number, first = stack.pop()
-            hit = self._first_in(number, first, copies, others)
-            if hit is True:
-                continue
-            if hit is False or not self.flow.blocks[number].successors:
-                return False
-            for k, edge in enumerate(self.flow.blocks[number].successors):
-                if edge.target not in seen and self.masks.edges[number][k] & self.masks.executing(arrival):
-                    seen.add(edge.target)
-                    stack.append((edge.target, 0))
-        return True
-
-    def _first_in(self, number: int, first: int, good: set[int], bad: set[int]) -> bool | None:
-        for event in self.flow.events_in[number]:
-            if event.index >= first:
-                if event.index in good:
-                    return True
-                if event.index in bad or (event.kind is EventKind.EXIT and event.guard is None):
-                    return False
-        return None
-
-
-def _place(name: Mbarrier) -> str:
-    root, offset = name
-    label = root[-1] if root[0] == "symbol" and root[-1] else "shared memory"
-    return f"{label}+{offset}" if offset or label == "shared memory" else str(label)
 
 
 def carrier_text(carrier: Carrier, source: int, everyone: int) -> str:

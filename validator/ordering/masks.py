@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from heapq import heappop, heappush
 
@@ -15,7 +16,7 @@ from validator.ordering.dataflow import Flow
 from validator.ordering.program import Event, EventKind
 from validator.ordering.threads import Threads
 
-__all__ = ["Clears", "Masks"]
+__all__ = ["Clears", "Masks", "Turn"]
 
 
 class Clears(dict[int, int]):
@@ -34,6 +35,16 @@ class Clears(dict[int, int]):
         return result
 
 
+@dataclass(slots=True)
+class Turn:
+    """One turn of settling which barriers carry order: a solution, and what was worked out from it."""
+
+    state: list[int]
+    """Block → threads that may stand at its start without having passed."""
+    clears: Clears
+    notes: dict[object, object] = field(default_factory=dict)
+
+
 _NOTHING = Clears()
 
 
@@ -44,6 +55,7 @@ class Masks:
         self.flow = flow
         self.threads = threads
         self.everyone = threads.everyone
+        self._executing: dict[int, int] = {}
 
     @cached_property
     def edges(self) -> list[list[int]]:
@@ -123,4 +135,8 @@ class Masks:
 
     def executing(self, event: Event) -> int:
         """Threads that may execute an event."""
-        return self.at(event.index, self.reach, _NOTHING) & self.threads.holds(event.guard, event.index)[0]
+        known = self._executing.get(id(event))
+        if known is None:
+            known = self.at(event.index, self.reach, _NOTHING) & self.threads.holds(event.guard, event.index)[0]
+            self._executing[id(event)] = known
+        return known

@@ -2,58 +2,141 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
 
 from validator.ordering.facts import Facts
+from validator.ordering.masks import Clears
 from validator.ordering.program import Event, EventKind
 from validator.ordering.shared import Shared, SharedAccess
 from validator.ordering.waits import Order
 
-__all__ = ["unfinished", "unwaited_mbarrier"]
+__all__ = ["Pipeline"]
 
 _CAP = 32
 """Groups counted; more than anybody keeps in flight."""
 
+_STEPS = (EventKind.ASYNC_COMMIT, EventKind.ASYNC_WAIT, EventKind.MBARRIER_WAIT)
 
-def unfinished(facts: Facts, copy: SharedAccess, reads: Sequence[SharedAccess]) -> list[SharedAccess]:
-    """Reads that the issuing thread reaches while its copy may be in flight.
 
-    In straight-line code groups are counted: after `wait_group n` a copy is done when n groups were committed after
-    its own. Where a loop is involved any wait counts, before or after the copy: stages are not told apart.
-    """
-    looped = {number for body in facts.flow.loops for number in body}
-    wanted = {r.event.index: r for r in reads}
-    start = facts.flow.block_of(copy.event.index)
-    counted = start not in looped and not any(facts.flow.block_of(i) in looped for i in wanted)
-    if not counted and _waited_before(facts, copy.event):
-        return []
-    issuing = facts.masks.executing(copy.event)
-    found: set[int] = set()
-    best: dict[int, int] = {}
-    stack = [(start, copy.event.index + 1, 0)]
-    while stack:
-        number, first, commits = stack.pop()
-        done = False
-        for event in facts.flow.events_in[number]:
+@dataclass(frozen=True, slots=True)
+class _Reads:
+    """Reads of one part of shared memory."""
+
+    by_index: dict[int, SharedAccess]
+    blocks: frozenset[int]
+
+
+class Pipeline:
+    """Copies into the shared memory of one kernel, and the reads of what they fill."""
+
+    def __init__(self, facts: Facts, shared: Shared) -> None:
+        self.facts = facts
+        self.shared = shared
+        self._waited: dict[str | None, tuple[list[int], Clears]] = {}
+
+    def late(self) -> Iterator[tuple[SharedAccess, SharedAccess]]:
+        """(copy, read) where the copy may be in flight when the memory is read."""
+        parts: dict[object, list[SharedAccess]] = {}
+        for read in self.shared.reads:
+            parts.setdefault(self.shared.part(read.region), []).append(read)
+        whole = {part: self._reads(members) for part, members in parts.items()}
+        for copy in self._distinct():
+            part = self.shared.part(copy.region)
+            if part not in whole:
+                continue
+            reads = whole[part]
+            if copy.region.bytes is not None:
+                reads = self._reads([r for r in parts[part] if self.shared.meet(copy.region, r.region)])
+            for read in self._unfinished(copy, reads) or self._unwaited(copy, reads):
+                yield copy, read
+
+    def _reads(self, members: list[SharedAccess]) -> _Reads:
+        by_index = {r.event.index: r for r in members}
+        return _Reads(by_index, frozenset(self.facts.flow.block_of(i) for i in by_index))
+
+    def _distinct(self) -> Iterator[SharedAccess]:
+        """Copies to one region between two steps of the pipeline fare alike: the first stands for all."""
+        steps = sorted(e.index for e in self.facts.program.events if e.kind in _STEPS)
+        seen: set[object] = set()
+        for copy in self.shared.copies:
+            index = copy.event.index
+            key = (self.facts.flow.block_of(index), bisect_left(steps, index), copy.event.group, copy.region)
+            if key not in seen:
+                seen.add(key)
+                yield copy
+
+    @cached_property
+    def _looped(self) -> frozenset[int]:
+        return frozenset(number for body in self.facts.flow.loops for number in body)
+
+    def _unfinished(self, copy: SharedAccess, reads: _Reads) -> list[SharedAccess]:
+        """Reads that the issuing thread reaches while its copy may be in flight.
+
+        In straight-line code groups are counted: after `wait_group n` a copy is done when n groups were committed
+        after its own. Where a loop is involved any wait counts, before or after the copy: stages are not told apart.
+        """
+        flow, edges = self.facts.flow, self.facts.masks.edges
+        wanted = reads.by_index
+        start = flow.block_of(copy.event.index)
+        counted = start not in self._looped and not self._looped & reads.blocks
+        if not counted and self._waited_before(copy.event):
+            return []
+        issuing = self.facts.masks.executing(copy.event)
+        found: set[int] = set()
+        least: dict[int, int] = {}
+        stack = [(start, copy.event.index + 1, 0)]
+        while stack:
+            number, first, commits = stack.pop()
+            passed, left = self._through(number, first, commits, copy.event, counted, wanted)
+            found |= passed
+            if left is None:
+                continue
+            for k, edge in enumerate(flow.blocks[number].successors):
+                if edges[number][k] & issuing and left < least.get(edge.target, _CAP + 1):
+                    least[edge.target] = left
+                    stack.append((edge.target, 0, left))
+        return [wanted[index] for index in sorted(found)]
+
+    def _through(
+        self, number: int, first: int, commits: int, copy: Event, counted: bool, wanted: dict[int, SharedAccess]
+    ) -> tuple[set[int], int | None]:
+        """(reads passed in a block, groups committed at its end; None when the copy is done in it)."""
+        passed: set[int] = set()
+        for event in self.facts.flow.events_in[number]:
             if event.index < first:
                 continue
             if event.index in wanted:
-                found.add(event.index)
-            commits = min(commits + _commits(event, copy.event), _CAP)
-            if _finishes(event, copy.event, commits, counted):
-                done = True
-                break
-        if done:
-            continue
-        for k, edge in enumerate(facts.flow.blocks[number].successors):
-            if facts.masks.edges[number][k] & issuing and commits < best.get(edge.target, _CAP + 1):
-                best[edge.target] = commits
-                stack.append((edge.target, 0, commits))
-    return [wanted[index] for index in sorted(found)]
+                passed.add(event.index)
+            if event.kind is EventKind.ASYNC_COMMIT and event.group in (copy.group, None):
+                commits = min(commits + 1, _CAP)
+            if _finishes(event, copy, commits, counted):
+                return passed, None
+        return passed, commits
 
+    def _waited_before(self, copy: Event) -> bool:
+        """Whether every path to the copy has passed some wait for copies of its kind."""
+        masks = self.facts.masks
+        if copy.group not in self._waited:
+            waits = self.facts.events(EventKind.ASYNC_WAIT, EventKind.MBARRIER_WAIT)
+            own = [e for e in waits if e.kind is EventKind.MBARRIER_WAIT or e.group in (copy.group, None)]
+            clears = Clears({e.index: masks.everyone for e in own})
+            self._waited[copy.group] = (masks.solve(clears, {}), clears)
+        return not masks.at(copy.index, *self._waited[copy.group])
 
-def _commits(event: Event, copy: Event) -> int:
-    return int(event.kind is EventKind.ASYNC_COMMIT and event.group in (copy.group, None))
+    @cached_property
+    def _mbarrier_order(self) -> Order:
+        masks = self.facts.masks
+        clears = {e.index: masks.everyone for e in self.facts.events(EventKind.MBARRIER_WAIT)}
+        return Order(masks, self.facts.barriers, clears)
+
+    def _unwaited(self, copy: SharedAccess, reads: _Reads) -> list[SharedAccess]:
+        """Reads of an mbarrier-completed copy by threads that never waited for any mbarrier nor met one that did."""
+        if copy.event.group != "mbarrier" or any(self.shared.meet(w.region, copy.region) for w in self.shared.writes):
+            return []
+        return [r for r in reads.by_index.values() if self._mbarrier_order.missing(r.event)]
 
 
 def _finishes(event: Event, copy: Event, commits: int, counted: bool) -> bool:
@@ -64,30 +147,3 @@ def _finishes(event: Event, copy: Event, commits: int, counted: bool) -> bool:
     if event.pending is None or not counted:
         return True
     return event.pending == 0 or commits - 1 >= event.pending
-
-
-def _waited_before(facts: Facts, copy: Event) -> bool:
-    """Whether every path to the copy has passed some wait for copies of its kind."""
-    waits = {e.index: facts.masks.everyone for e in _waits(facts, copy)}
-    state = facts.masks.solve(waits, {})
-    return not facts.masks.at(copy.index, state, waits)
-
-
-def _waits(facts: Facts, copy: Event) -> list[Event]:
-    groups = (copy.group, None)
-    return [
-        e
-        for e in facts.events(EventKind.ASYNC_WAIT, EventKind.MBARRIER_WAIT)
-        if e.kind is EventKind.MBARRIER_WAIT or e.group in groups
-    ]
-
-
-def unwaited_mbarrier(
-    facts: Facts, shared: Shared, copy: SharedAccess, reads: Sequence[SharedAccess]
-) -> list[SharedAccess]:
-    """Reads of an mbarrier-completed copy by threads that never waited for any mbarrier nor met one that did."""
-    if copy.event.group != "mbarrier" or any(shared.meet(w.region, copy.region) for w in shared.writes):
-        return []
-    clears = {e.index: facts.masks.everyone for e in facts.events(EventKind.MBARRIER_WAIT)}
-    order = Order(facts.masks, facts.barriers, clears)
-    return [r for r in reads if order.missing(r.event)]

@@ -93,11 +93,11 @@ class Shared:
             result.setdefault(item.region.root, set()).add(item.region.offset)
         return {root: sorted(starts) for root, starts in result.items()}
 
-    def _part(self, region: Region) -> int:
-        """First byte of the written part that a region lies in."""
+    def part(self, region: Region) -> tuple[Root, int]:
+        """Base and first byte of the written part that a region lies in."""
         starts = self._starts.get(region.root, [])
         position = bisect_right(starts, region.offset)
-        return starts[position - 1] if position else region.offset
+        return region.root, starts[position - 1] if position else region.offset
 
     def meet(self, a: Region, b: Region) -> bool:
         """Whether two regions are, as far as can be told, the same part of shared memory."""
@@ -105,4 +105,4 @@ class Shared:
             return False
         if a.bytes is not None and b.bytes is not None:
             return a.offset < b.offset + b.bytes and b.offset < a.offset + a.bytes
-        return self._part(a) == self._part(b)
+        return self.part(a) == self.part(b)

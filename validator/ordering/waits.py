@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from functools import cached_property
 
 from validator.ordering.barriers import Barriers, Carrier, carrier_text
-from validator.ordering.masks import Clears, Masks
+from validator.ordering.masks import Clears, Masks, Turn
 from validator.ordering.program import Event, EventKind
 from validator.ordering.result import WaitRow
 from validator.ordering.threads import describe
@@ -53,7 +53,8 @@ class Order:
                 clears[event.index] = clears.get(event.index, 0) | sure
             self.at_events = clears
             state = masks.solve(self.at_events, self.edges)
-            sources = [(c, self.barriers.carries(c, state, self.at_events)) for c in carriers]
+            turn = Turn(state, clears)
+            sources = [(c, self.barriers.carries(c, turn)) for c in carriers]
             kept = [c for c, source in sources if source]
             if len(kept) == len(carriers):
                 self.carriers = {c.event.index: (c, source) for c, source in sources}

@@ -16,6 +16,8 @@ from validator.ordering.rules import (
     early_write,
     flag_scope_too_narrow,
     flag_without_acquire,
+    hoisted_load,
+    lost_prefetch,
     mailbox_used_before_check,
     missing_proxy_fence,
     movable_load,
@@ -56,8 +58,8 @@ MODULES: tuple[ModuleType, ...] = (
     unknown_instruction,
 )
 
-STEP_MODULES: tuple[ModuleType, ...] = (role_too_generous,)
-"""Rules about a whole step, found by `ordering.steps`: they have a page and no check of one kernel."""
+STEP_MODULES: tuple[ModuleType, ...] = (role_too_generous, hoisted_load, lost_prefetch)
+"""Rules about several kernels or files (`ordering.steps`, `sass.moved`): they have a page and no check of one kernel."""
 
 RULES: tuple[Rule, ...] = tuple(cast(Rule, module.RULE) for module in (*MODULES, *STEP_MODULES))
 

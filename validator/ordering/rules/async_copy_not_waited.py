@@ -19,7 +19,7 @@ from collections.abc import Iterable
 
 from validator.ordering.facts import Facts
 from validator.ordering.findings import finding
-from validator.ordering.pipeline import unfinished, unwaited_mbarrier
+from validator.ordering.pipeline import Pipeline
 from validator.ordering.shared import Shared, SharedAccess
 from validator.rule import Rule
 from validator.verdict.model import Finding, Severity
@@ -35,13 +35,8 @@ def check(facts: Facts) -> Iterable[Finding]:
     if not shared.copies:
         return
     groups: dict[str, list[tuple[SharedAccess, SharedAccess]]] = {}
-    for copy in shared.copies:
-        reads = [r for r in shared.reads if shared.meet(copy.region, r.region)]
-        if not reads:
-            continue
-        late = unfinished(facts, copy, reads) or unwaited_mbarrier(facts, shared, copy, reads)
-        for read in late:
-            groups.setdefault(repr(copy.region.root) + str(copy.region.offset), []).append((copy, read))
+    for copy, read in Pipeline(facts, shared).late():
+        groups.setdefault(repr(copy.region.root) + str(copy.region.offset), []).append((copy, read))
     for key, pairs in groups.items():
         copy, read = pairs[0]
         what = "the mbarrier's phase" if copy.event.group == "mbarrier" else "cp.async.wait_group"
