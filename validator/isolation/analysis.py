@@ -14,6 +14,7 @@ from validator.isolation.dispatch import Choice, choices
 from validator.isolation.offpath.equivalence import FileProof, prove
 from validator.isolation.offpath.switch import SwitchSpec
 from validator.isolation.paths import is_own, shared_files
+from validator.isolation.scope_guards import Guard, read_guards
 from validator.isolation.source import Sources
 from validator.isolation.switch_use import SwitchUse, switch_uses
 from validator.stage import StageContext
@@ -124,6 +125,11 @@ class Analysis:
     def modules(self) -> Sequence[tuple[str, ast.Module]]:
         """The isolated package's parsed files."""
         return [(p, m) for p in sorted(self.own) if (m := self.head.parse(p).module) is not None]
+
+    @cached_property
+    def guards(self) -> tuple[Guard, ...]:
+        """Checks of the isolated package on hardware, parallelism, dtypes and batch."""
+        return read_guards(self.modules(), self.called)
 
     @cached_property
     def called(self) -> frozenset[str]:

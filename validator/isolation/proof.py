@@ -23,6 +23,7 @@ _NOT_SHOWN = (
     "what C extensions, `__getattr__` and other dynamic lookups do",
     "that attributes which only the head stores are not looked up by packages outside the tree",
     "exceptions that an evaluated and dropped condition may raise",
+    "code that lists all attributes or fields of an object (`vars`, `asdict`, `repr`, pickling)",
 )
 
 
@@ -46,12 +47,26 @@ def run(context: StageContext) -> StageResult:
     context.progress(
         f"isolation: {len(analysis.head.paths):,} Python files, {len(analysis.shared)} shared files changed"
     )
-    parts = [_off_path(context, analysis), _discovery(context), settle(context, _goals(analysis))]
+    whole = settle(context, _goals(analysis))
+    if not analysis.guards:
+        whole = replace(whole, obligations=tuple(map(_without_guards, whole.obligations)))
+    parts = [_off_path(context, analysis), _discovery(context), whole]
     return StageResult(
         tuple(o for p in parts for o in p.obligations),
         tuple(e for p in parts for e in p.evidence),
         tuple(f for p in parts for f in p.findings),
     )
+
+
+_SCOPE_GOAL = "isolation/declared-scope"
+
+
+def _without_guards(obligation: Obligation) -> Obligation:
+    """Code that refuses nothing by itself contradicts nothing, and proves nothing."""
+    if obligation.id != _SCOPE_GOAL or obligation.status is not Status.PROVEN:
+        return obligation
+    reason = "the code refuses nothing by itself: the scope rests on whoever turns the switch on"
+    return replace(obligation, status=Status.NOT_APPLICABLE, reason=reason)
 
 
 # With the switch off --------------------------------------------------------------------------------------------
@@ -61,7 +76,8 @@ def _off_path(context: StageContext, analysis: Analysis) -> StageResult:
     """An obligation a changed shared file."""
     proofs = {p.path: p for p in analysis.proofs}
     pairs = [new for _, new in analysis.pairs]
-    files = sorted({*pairs, *analysis.deleted, *(f.path for f in analysis.other), *_unparsed(analysis)})
+    other = (f.path for f in analysis.other)
+    files = sorted({*pairs, *analysis.deleted, *analysis.added, *other, *_unparsed(analysis)})
     goals = [
         Goal(
             f"isolation/off-path/{path}",
@@ -178,10 +194,10 @@ def _goals(analysis: Analysis) -> Sequence[Goal]:
             blocked,
         ),
         Goal(
-            "isolation/declared-scope",
-            "The code refuses what the manifest does not name.",
+            _SCOPE_GOAL,
+            "No check in the code admits what the manifest does not name.",
             SCOPE,
-            lambda _: {"isolated modules": len(analysis.own)},
+            lambda _: {"isolated modules": len(analysis.own), "checks": len(analysis.guards)},
             blocked,
             ("refusals that are spelled in ways this program does not read",),
         ),

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from validator.isolation.effects import INERT_DECORATORS, import_effects
 from validator.isolation.offpath.compare import Context, Difference, Kind, Residue
 from validator.isolation.offpath.constants import is_constant, name_of, value_of
+from validator.isolation.offpath.losses import MARK
 from validator.isolation.offpath.world import World
 
 __all__ = ["Harmless"]
@@ -61,6 +62,8 @@ class Harmless:
                 return self._name(node, name, value, at)
             case ast.AnnAssign(target=ast.Name(id=name), value=value) if at.kind != "function":
                 return self._name(node, name, value, at)
+            case ast.Expr(value=ast.Constant(value=str(text))) if text.startswith(MARK):
+                return [self._difference(node, at, text.removeprefix(MARK).strip())]
             case ast.Expr(value=ast.Dict(keys=[key], values=[value])):
                 return self._entry(node, key, value, at)
         return ()

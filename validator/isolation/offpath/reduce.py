@@ -179,7 +179,7 @@ class Reducer:
 
     def _fold(self, node: ast.expr) -> ast.expr:
         """One reduction step on a node whose children are reduced."""
-        found = self.world.form.read(node)
+        found = None if _from_display(node) else self.world.form.read(node)
         if found is not None and not self._broken(node) and all(self.pure(p) for p in _parts(node)):
             self.world.seen_switch = True
             return found
@@ -296,6 +296,16 @@ def _both(left: ast.expr, right: ast.expr) -> bool:
     if isinstance(right, ast.List | ast.Set):
         return is_constant(left) and all(map(is_constant, right.elts))
     return is_constant(left) and is_constant(right)
+
+
+def _from_display(node: ast.expr) -> bool:
+    """Whether the node reads from a dictionary written out on the spot: that is not where the switch is kept."""
+    match node:
+        case ast.Call(func=ast.Attribute(value=ast.Dict())) | ast.Subscript(value=ast.Dict()):
+            return True
+        case ast.Compare(comparators=[ast.Dict()]):
+            return True
+    return False
 
 
 def _empty(node: ast.expr) -> bool:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-__all__ = ["FunctionNode", "Scope", "bound_names", "parameters", "walk_scope"]
+__all__ = ["FunctionNode", "Scope", "bindings", "bound_names", "parameters", "walk_scope"]
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 _NEW_SCOPE = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda
@@ -65,17 +65,22 @@ def walk_scope(body: list[ast.stmt]) -> Iterator[ast.AST]:
 
 def bound_names(body: list[ast.stmt]) -> Iterator[str]:
     """Names that these statements bind in their own scope, once for each place."""
+    return (name for name, _ in bindings(body))
+
+
+def bindings(body: list[ast.stmt]) -> Iterator[tuple[str, ast.AST]]:
+    """(name, the node that binds it) in the statements' own scope."""
     for node in walk_scope(body):
         match node:
             case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
-                yield name
+                yield name, node
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
-                yield name
+                yield name, node
             case ast.Import(names=names):
-                yield from (a.asname or a.name.split(".")[0] for a in names)
+                yield from ((a.asname or a.name.split(".")[0], a) for a in names)
             case ast.ImportFrom(names=names):
-                yield from (a.asname or a.name for a in names)
+                yield from ((a.asname or a.name, a) for a in names)
             case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
-                yield name
+                yield name, node
             case ast.MatchMapping(rest=str(name)):
-                yield name
+                yield name, node

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from validator.isolation.offpath.constants import is_constant, truth
+from validator.isolation.offpath.losses import losses
 from validator.isolation.offpath.nodes import mark_origin, with_fields
 from validator.isolation.offpath.reduce import Place, Reducer
 from validator.isolation.offpath.scopes import FunctionNode, Scope, bound_names, parameters
@@ -24,7 +25,7 @@ def simplify_module(world: World, path: str, module: ast.Module) -> list[ast.stm
     place = Place(path, Scope.of(module.body))
     place.module_level = True
     body, _ = Simplifier(world, place).block(module.body)
-    return body
+    return [*losses(module.body, body), *body]
 
 
 def function_body(world: World, place: Place, node: FunctionNode, known: _Env) -> tuple[list[ast.stmt], bool]:
@@ -194,6 +195,8 @@ class Simplifier:
             body, _ = self.block(node.body)
             fields: dict[str, object] = {"test": test}
         else:
+            if isinstance(iterated, ast.Tuple | ast.List) and not iterated.elts and isinstance(node, ast.For):
+                return self.block(node.orelse)
             body, _ = self.block(node.body)
             fields = {"iter": iterated, "target": self._target(node.target)}
         self.place.env = dict(saved)
@@ -282,6 +285,7 @@ class Simplifier:
         elif self.place.self_name in parameters(node.args):
             inside = Place(self.place.path, self.place.scope)
         body, _ = function_body(self.world, inside, node, known)
+        body = [*losses(node.body, body, node.args), *body]
         return with_fields(node, decorator_list=decorators, args=self._arguments(node), body=body or [_pass(node)])
 
     def _decorator(self, node: ast.expr) -> ast.expr | None:

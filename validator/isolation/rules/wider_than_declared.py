@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from validator.checks import finding
 from validator.isolation.analysis import analyse
-from validator.isolation.scope_guards import Gap, gaps, read_guards
+from validator.isolation.scope_guards import Gap, gaps
 from validator.rule import Rule
 from validator.stage import StageContext
 from validator.verdict.model import Finding, Severity
@@ -28,8 +28,7 @@ def check(context: StageContext) -> Iterator[Finding]:
     manifest = context.manifest
     if manifest is None or not analysis.own:
         return
-    guards = read_guards(analysis.modules(), analysis.called)
-    for gap in gaps(guards, manifest.scope):
+    for gap in gaps(analysis.guards, manifest.scope):
         place = gap.guard.path if gap.guard else min(analysis.own)
         yield finding(
             RULE,
