@@ -1,0 +1,176 @@
+"""The stage: what runs from which tree, and what it means for the change."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from validator.change.model import MAX_READ, Change, Entry, MissingFile
+from validator.differential import run
+from validator.differential.engine import KernelResult
+from validator.differential.stage import granted
+from validator.manifest.contract import KernelContract
+from validator.manifest.model import BatchRange, IsolationDeclaration, Manifest, ScopeDeclaration
+from validator.policy.model import DifferentialPolicy, Policy
+from validator.stage import StageContext
+from validator.verdict.model import StageResult, Status, Strength
+
+STOCK = "import numpy as np\n\n\ndef scale(x, w, out):\n    out[...] = x * w\n"
+GOOD = (
+    "def scale(x, w, out):\n    for column in range(x.shape[1]):\n        out[:, column] = x[:, column] * w[column]\n"
+)
+BAD = "def scale(x, w, out):\n    out[...] = x * w\n    out[:, 16:] = 0\n"
+KERNEL: dict[str, Any] = {
+    "match": "scale",
+    "candidate": "fast.model:scale",
+    "reference": "stock.ops:scale",
+    "dims": ["B in 1..4", "D in 1..40"],
+    "args": [
+        {"name": "x", "role": "activation", "dtype": "float32", "shape": ["B", "D"]},
+        {"name": "w", "role": "weight", "dtype": "float32", "shape": ["D"]},
+        {"name": "out", "role": "output", "dtype": "float32", "shape": ["B", "D"]},
+    ],
+}
+
+
+class Files:
+    """A tree held in memory."""
+
+    def __init__(self, files: dict[str, str]) -> None:
+        self.files = {path: text.encode() for path, text in files.items()}
+
+    revision = "0" * 40
+
+    def entry(self, path: str) -> Entry | None:
+        return Entry(path, 0o100644, "0") if path in self.files else None
+
+    def list(self, prefix: str = "") -> Sequence[Entry]:
+        wanted = [p for p in self.files if not prefix or p == prefix or p.startswith(prefix + "/")]
+        return [Entry(p, 0o100644, "0") for p in sorted(wanted)]
+
+    def read(self, path: str, limit: int = MAX_READ) -> bytes:
+        if path not in self.files:
+            raise MissingFile("no such file")
+        return self.files[path]
+
+
+def judged(
+    tmp_path: Path, base: dict[str, str], head: dict[str, str], policy: Policy | None = None, **changes: Any
+) -> StageResult:
+    trees = Files(base), Files(base | head)
+    manifest = Manifest(
+        id="scale",
+        title="scale",
+        created=date(2026, 11, 1),
+        expires=date(2027, 1, 1),
+        summary="scale",
+        isolation=IsolationDeclaration(paths=("fast/**",)),
+        scope=ScopeDeclaration(models=("m",), architectures=("sm_90",), dtypes=("float32",), batch=BatchRange(max=4)),
+        kernels=(KernelContract.model_validate({**KERNEL, **changes}),),
+    )
+    change = Change("b", "h", "b", (), trees[0], trees[0], trees[1])
+    context = StageContext(
+        change, policy or QUICK, manifest, date(2026, 12, 1), 7, tmp_path, lambda line: None, "rfcs/scale.toml"
+    )
+    return run(context)
+
+
+QUICK = Policy(differential=DifferentialPolicy(min_cases=8))
+BASE = {"stock/ops.py": STOCK}
+
+
+def test_a_right_candidate_is_proven_with_evidence(tmp_path: Path) -> None:
+    result = judged(tmp_path, BASE, {"fast/model.py": GOOD})
+    (obligation,) = result.obligations
+    assert (obligation.id, obligation.status, obligation.reason) == ("differential/scale", Status.PROVEN, "")
+    (evidence,) = result.evidence
+    assert evidence.strength is Strength.CPU_MODEL
+    assert int(evidence.figures["cases passed"]) >= QUICK.differential.min_cases
+    assert set(evidence.inputs) == {"candidate fast.model:scale", "reference stock.ops:scale"}
+    assert all(digest.startswith("sha256:") for digest in evidence.inputs.values())
+    assert any("compiled kernel" in text for text in evidence.not_covered)
+    assert [f for f in result.findings if f.severity.value == "error"] == []
+
+
+def test_a_wrong_candidate_is_refuted_with_a_case_to_replay(tmp_path: Path) -> None:
+    result = judged(tmp_path, BASE, {"fast/model.py": BAD})
+    assert result.obligations[0].status is Status.REFUTED
+    finding = next(f for f in result.findings if f.rule == "differential/wrong-result")
+    assert "validator replay" in finding.fix
+    assert "D = 17" in finding.steps[0]
+    assert finding.id in result.obligations[0].findings
+
+
+def test_the_reference_is_the_bases_own(tmp_path: Path) -> None:
+    """A head that edits the reference to agree with its candidate is judged by what the base says."""
+    edited = {"stock/ops.py": STOCK + "    out[:, 16:] = 0\n", "fast/model.py": BAD}
+    assert judged(tmp_path, BASE, edited).obligations[0].status is Status.REFUTED
+
+
+def test_a_reference_that_the_base_lacks_is_no_reference(tmp_path: Path) -> None:
+    result = judged(tmp_path, {"README.md": ""}, {"stock/ops.py": STOCK, "fast/model.py": GOOD})
+    assert result.obligations[0].status is Status.UNPROVEN
+    assert "stock.ops:scale" in result.obligations[0].reason
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [({"candidate": None}, "names no CPU callable"), ({"dims": ["B in 1..4", "D in 1..40", "D > 90"]}, "no sizes")],
+)
+def test_what_cannot_run_is_unproven(tmp_path: Path, changes: dict[str, Any], told: str) -> None:
+    (obligation,) = judged(tmp_path, BASE, {"fast/model.py": GOOD}, **changes).obligations
+    assert obligation.status is Status.UNPROVEN
+    assert told in obligation.reason
+
+
+def test_a_candidate_that_does_not_import_is_refuted_at_once(tmp_path: Path) -> None:
+    result = judged(tmp_path, BASE, {"fast/model.py": "import nothing_of_that_name\n"})
+    assert result.obligations[0].status is Status.REFUTED
+    assert "nothing_of_that_name" in result.findings[0].message
+
+
+def test_too_few_judged_cases_are_unproven(tmp_path: Path) -> None:
+    policy = Policy(differential=DifferentialPolicy(min_cases=1000))
+    small = judged(tmp_path, BASE, {"fast/model.py": GOOD}, policy, dims=["B in {1}", "D in {1}"])
+    assert small.obligations[0].status is Status.UNPROVEN
+
+
+def test_no_manifest_or_no_kernel_is_unproven(tmp_path: Path) -> None:
+    trees = Files(BASE)
+    change = Change("b", "h", "b", (), trees, trees, trees)
+    result = run(StageContext(change, Policy(), None, date(2026, 12, 1), 7, tmp_path, lambda line: None))
+    assert [o.status for o in result.obligations] == [Status.UNPROVEN]
+
+
+def asked(**tolerance: Any) -> KernelContract:
+    return KernelContract.model_validate({**KERNEL, "tolerance": tolerance})
+
+
+@pytest.mark.parametrize(
+    ("tolerance", "policy", "fires"),
+    [
+        ({}, {}, False),
+        ({"rms_ratio": 3.0}, {}, True),
+        ({"rms_ratio": 3.0}, {"*": {"rms_ratio": 4.0}}, False),
+        ({"policy": "absolute", "atol": 1e-3}, {}, True),
+        ({"policy": "absolute", "atol": 1e-3}, {"sc*": {"kind": "absolute", "atol": 1e-2, "rtol": 0}}, False),
+        ({"policy": "absolute", "atol": 1e-1}, {"sc*": {"kind": "absolute", "atol": 1e-2, "rtol": 0}}, True),
+        ({"policy": "ulp", "ulp": 4}, {"*": {"kind": "ulp", "ulp": 2}}, True),
+        ({"policy": "exact"}, {}, False),
+    ],
+)
+def test_policy_caps_what_a_manifest_asks_for(tolerance: dict[str, Any], policy: dict[str, Any], fires: bool) -> None:
+    capped, findings = granted(asked(**tolerance), DifferentialPolicy.model_validate({"tolerances": policy}), "m.toml")
+    assert [f.rule for f in findings] == (["differential/tolerance-too-wide"] if fires else [])
+    assert (capped.tolerance == asked(**tolerance).tolerance) is not fires
+
+
+def test_a_run_without_results_misses_every_case() -> None:
+    from validator.differential.cases import Case
+
+    result = KernelResult((Case("k", (), 1), Case("k", (), 2)))
+    assert len(result.missing) == 2
