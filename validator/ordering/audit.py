@@ -15,6 +15,7 @@ from validator.ordering.moving import movable
 from validator.ordering.program import EventKind, Program
 from validator.ordering.result import AccessRow, Audit, KernelAudit, ParamRef, Skipped, WaitRow
 from validator.ordering.rules import CHECKS
+from validator.ordering.sass.moved import moved_findings
 from validator.verdict.model import Finding, Severity, Status
 
 __all__ = ["assemble", "audit_program", "grouped_findings", "status_of"]
@@ -77,7 +78,7 @@ def assemble(
 ) -> Audit:
     """Everything of one run, sorted, with findings over the whole set."""
     ordered = tuple(sorted(kernels, key=lambda k: (k.artifact, k.name, k.arch, k.isa, k.digest)))
-    over_all = (*findings, *grouped_findings(ordered))
+    over_all = (*findings, *moved_findings(ordered), *grouped_findings(ordered))
     return Audit(
         ordered, tuple(sorted(skipped, key=lambda s: (s.artifact, s.reason))), _sorted(over_all), dict(tools or {})
     )

@@ -59,7 +59,7 @@ MODULES: tuple[ModuleType, ...] = (
 )
 
 STEP_MODULES: tuple[ModuleType, ...] = (role_too_generous, hoisted_load, lost_prefetch)
-"""Rules about several kernels or files (`ordering.steps`, `sass.moved`): they have a page and no check of one kernel."""
+"""Rules about several kernels or files (`ordering.steps`, `sass.moved`): a page, and no check of one kernel."""
 
 RULES: tuple[Rule, ...] = tuple(cast(Rule, module.RULE) for module in (*MODULES, *STEP_MODULES))
 
