@@ -91,6 +91,20 @@ def test_a_warp_barrier_orders_nothing(assembler, audited):
     assert early(audit) == ALL_EARLY
 
 
+def lane_zero_waits(a):
+    p = a.compare("ne", a.let(Op.AND, a.tid(), Const(31), width=32), Const(0))
+    a.branch("join", p)
+    a.wait()
+    a.label("join")
+
+
+def test_a_warp_barrier_orders_the_lanes_of_its_warp(assembler, audited):
+    audit = audited(read_after(assembler("x", "out"), lambda a: (lane_zero_waits(a), a.event(EventKind.WARP_BARRIER))))
+    assert audit.status is Status.PROVEN
+    assert "ordered through the warp barrier, lane 0 of every warp waits" in [w.text for w in audit.waits]
+    assert early(audited(read_after(assembler("x", "out"), lane_zero_waits))) == ALL_EARLY
+
+
 def test_a_wait_that_hangs_on_data(assembler, audited):
     def before(a):
         a.branch("join", a.compare("eq", a.param("n"), Const(0)))

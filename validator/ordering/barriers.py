@@ -5,7 +5,9 @@
   that name), else not at all. Unknown barrier numbers carry nothing.
 * mbarriers: see `ordering.mbarriers`.
 
-Warp-level instructions order nothing here, and conditions on data or block coordinates guarantee nothing.
+* a warp barrier orders the lanes of each warp that has a lane that waited; its member mask is taken to be right.
+
+Shuffles and votes order nothing, and conditions on data or block coordinates guarantee nothing.
 """
 
 from __future__ import annotations
@@ -65,7 +67,7 @@ class Carrier:
 
     event: Event
     kind: str
-    """barrier, cluster-barrier, mbarrier."""
+    """barrier, cluster-barrier, warp-barrier, mbarrier."""
     name: str
     """"barrier 1", "the cluster barrier", "the mbarrier at bar+8"."""
 
@@ -140,6 +142,8 @@ class Barriers:
                     result.append(Carrier(event, "barrier", label))
             elif event.kind is EventKind.CLUSTER_BARRIER and event.waits:
                 result.append(Carrier(event, "cluster-barrier", "the cluster barrier"))
+            elif event.kind is EventKind.WARP_BARRIER:
+                result.append(Carrier(event, "warp-barrier", "the warp barrier"))
             elif event.kind is EventKind.MBARRIER_WAIT and self.mbarriers.may_order(event):
                 result.append(Carrier(event, "mbarrier", f"the mbarrier at {self.mbarriers.label(event)}"))
         return result
@@ -148,6 +152,9 @@ class Barriers:
         """Mask of waited threads (or, for an mbarrier, arriving ones) that order this carrier; 0 when none does."""
         if carrier.kind == "mbarrier":
             return self.mbarriers.source(carrier.event, turn)
+        if carrier.kind == "warp-barrier":
+            index = carrier.event.index
+            return self.masks.executing(carrier.event) & ~self.masks.at(index, turn.state, turn.clears)
         result = self.masks.everyone
         for name in self._names_of.get(carrier.event.index, ()):
             source = self._barrier_source(name, carrier.event, turn)
@@ -155,6 +162,19 @@ class Barriers:
                 return 0
             result &= source if result & source else result
         return result
+
+    def reached(self, carrier: Carrier, source: int) -> int:
+        """Threads that stand in order behind a carrier with this source: of a warp barrier the warps of its lanes."""
+        if carrier.kind != "warp-barrier":
+            return self.masks.everyone if source else 0
+        # Without a known block size rows may share warps: only the first row's are told apart.
+        source &= (1 << self.threads.row) - 1
+        result = 0
+        for warp in range((source.bit_length() + 31) // 32):
+            lanes = 0xFFFFFFFF << (32 * warp)
+            if source & lanes:
+                result |= lanes
+        return result & ((1 << self.threads.row) - 1)
 
     def _barrier_source(self, name: Name, event: Event, turn: Turn) -> int:
         """Threads that surely take part in the instances at `event` and have waited before they arrive."""

@@ -86,6 +86,15 @@ class Shared:
         """Reads of shared memory through the async proxy: bulk and tensor stores, wgmma, tcgen05."""
         return list(self._all(Direction.READ, EventKind.ASYNC_COPY, EventKind.ASYNC_READ))
 
+    @property
+    def by_descriptor(self) -> list[tuple[Event, None]]:
+        """Asynchronous reads whose place is packed in a descriptor."""
+        return [
+            (event, None)
+            for event in self.facts.events(EventKind.ASYNC_READ)
+            if any(a.direction is Direction.READ and not a.address for a in event.accesses)
+        ]
+
     @cached_property
     def _starts(self) -> dict[Root, list[int]]:
         result: dict[Root, set[int]] = {}

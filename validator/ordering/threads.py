@@ -65,6 +65,10 @@ def describe(mask: int, everyone: int) -> str:
     mask &= (1 << DEFAULT_THREADS) - 1
     if beyond:
         return f"{describe(mask, everyone)} and others of further rows" if mask else "threads of further rows"
+    warps = (everyone.bit_length() + 31) // 32
+    lanes = mask & 0xFFFFFFFF
+    if warps > 1 and lanes.bit_count() == 1 and mask == everyone & sum(lanes << 32 * warp for warp in range(warps)):
+        return f"lane {lanes.bit_length() - 1} of every warp"
     parts: list[str] = []
     position = 0
     while mask >> position and len(parts) < 4:

@@ -44,20 +44,28 @@ class Order:
         masks = self.masks
         if not self.own and not self.edges:
             return masks.reach
-        carriers = list(self.barriers.carriers)
+        everyone = masks.everyone
+        carriers = [
+            (c, everyone & ~masks.threads.holds(c.event.guard, c.event.index)[1]) for c in self.barriers.carriers
+        ]
         while True:
             clears = Clears(self.own)
-            for carrier in carriers:
-                event = carrier.event
-                sure = masks.everyone & ~masks.threads.holds(event.guard, event.index)[1]
-                clears[event.index] = clears.get(event.index, 0) | sure
+            for carrier, cleared in carriers:
+                index = carrier.event.index
+                clears[index] = clears.get(index, 0) | cleared
             self.at_events = clears
-            state = masks.solve(self.at_events, self.edges)
+            state = masks.solve(clears, self.edges)
             turn = Turn(state, clears)
-            sources = [(c, self.barriers.carries(c, turn)) for c in carriers]
-            kept = [c for c, source in sources if source]
-            if len(kept) == len(carriers):
-                self.carriers = {c.event.index: (c, source) for c, source in sources}
+            kept: list[tuple[Carrier, int]] = []
+            for carrier, cleared in carriers:
+                source = self.barriers.carries(carrier, turn)
+                reached = self.barriers.reached(carrier, source) & cleared
+                self.carriers[carrier.event.index] = (carrier, source)
+                if reached:
+                    kept.append((carrier, reached))
+            if kept == carriers:
+                alive = {c.event.index for c, _ in kept}
+                self.carriers = {index: found for index, found in self.carriers.items() if index in alive}
                 return state
             carriers = kept
 

@@ -8,7 +8,7 @@ Good: `sm[t] = v; fence.proxy.async.shared::cta; __syncthreads(); if (t == 0) bu
 
 Mend it by fencing in every writing thread, before the barrier.
 
-Not seen: operands named by descriptors whose address is not in the instruction; regions are told apart by base and
+Not seen: which memory a descriptor names, where copies fill shared memory as well; regions are told apart by base and
 constant offset only.
 """
 
@@ -33,22 +33,27 @@ RULE = Rule(
 def check(facts: Facts) -> Iterable[Finding]:
     """One finding per asynchronous read."""
     shared = Shared(facts)
-    for read in shared.async_reads:
-        writers = [w for w in shared.writes if shared.meet(w.region, read.region)]
-        bad, late = _unfenced(facts, writers, read.event) if writers else ([], [])
+    for event, region in (*((r.event, r.region) for r in shared.async_reads), *shared.by_descriptor):
+        if region is not None:
+            writers = [w for w in shared.writes if shared.meet(w.region, region)]
+        else:
+            # Which operands a descriptor names is not in the instruction: only where nothing but plain stores fills
+            # shared memory it can be no other.
+            writers = [] if shared.copies else shared.writes
+        bad, late = _unfenced(facts, writers, event) if writers else ([], [])
         if bad or late:
             write = (bad or late)[0]
             text = "with no fence.proxy.async between" if bad else "and fenced only after the barrier, by other threads"
             yield finding(
                 RULE,
                 facts,
-                [read.event.index],
-                f"{read.event.opcode} reads shared memory that {write.event.opcode} wrote at "
+                [event.index],
+                f"{event.opcode} reads shared memory that {write.event.opcode} wrote at "
                 f"{facts.at(write.event.index)}, {text}",
-                identity=(repr(read.region.root), str(read.region.offset), "bad" if bad else "late"),
+                identity=(repr(region), "bad" if bad else "late"),
                 why="the async proxy need not see plain stores that no proxy fence follows",
                 fix="execute fence.proxy.async (shared::cta) in the writing threads before the barrier",
-                steps=tuple(f"{facts.at(i)}: {facts.program.text(i)}" for i in (write.event.index, read.event.index)),
+                steps=tuple(f"{facts.at(i)}: {facts.program.text(i)}" for i in (write.event.index, event.index)),
                 severity=Severity.ERROR if bad else Severity.WARNING,
             )
 

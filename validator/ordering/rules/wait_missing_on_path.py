@@ -9,7 +9,7 @@ Good: `if (threadIdx.x == 0) wait(); __syncthreads(); out[i] = act[i];`
 
 Mend it by waiting on every path before the access, or by a CTA barrier or mbarrier that a waiting thread takes part in.
 
-Not seen: order carried by warp-level instructions; they order the lanes of one warp only in part and count for nothing.
+Not seen: order carried by shuffles and votes, which order no memory; `__syncwarp()` orders the lanes of its warp.
 """
 
 from __future__ import annotations
