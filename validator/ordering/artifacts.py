@@ -39,6 +39,7 @@ class _Job(NamedTuple):
     artifact: Artifact
     contracts: tuple[KernelContract, ...]
     globs: tuple[str, ...]
+    cache: Path | None = None
 
 
 class _Done(NamedTuple):
@@ -55,10 +56,14 @@ def audit_artifacts(
     kernel_glob: str | Sequence[str] | None = None,
     jobs: int = 1,
     progress: Progress | None = None,
+    cache: Path | None = None,
 ) -> Audit:
-    """Audit every kernel of every artifact whose name matches `kernel_glob` (None: all), in up to `jobs` processes."""
+    """Audit every kernel of every artifact whose name matches `kernel_glob` (None: all), in up to `jobs` processes.
+
+    `cache`: a folder, the validator's own, with results of files that did not change; None: everything is read again.
+    """
     globs = (kernel_glob,) if isinstance(kernel_glob, str) else tuple(kernel_glob or ())
-    work = [_Job(Artifact(*item), contracts, globs) for item in artifacts]
+    work = [_Job(Artifact(*item), contracts, globs, cache) for item in artifacts]
     kernels: list[KernelAudit] = []
     skipped: list[Skipped] = []
     tools: dict[str, str] = {}
@@ -82,6 +87,29 @@ def _run(work: list[_Job], jobs: int) -> Iterator[_Done]:
 
 
 def _audit(job: _Job) -> _Done:
+    """One file, from the cache if it has not changed."""
+    if job.cache is None:
+        return _read(job)
+    from validator.ordering.sass.cache import ResultCache, Stored
+    from validator.ordering.sass.tools import Tools
+
+    results = ResultCache(job.cache, dict(Tools.find().versions))
+    try:
+        source = job.artifact.path if job.artifact.data is None and job.artifact.path else _bytes(job.artifact)
+        key = results.key(source, job.artifact.name, job.contracts, job.globs)
+    except OSError:
+        return _read(job)
+    stored = results.get(key)
+    if stored is not None:
+        return _Done(job.artifact.name, list(stored.kernels), list(stored.skipped), stored.tools)
+    done = _read(job)
+    if not done.skipped:
+        # What was skipped may be readable next time: a tool that was missing or took too long.
+        results.put(key, Stored(tuple(done.kernels), (), done.tools))
+    return done
+
+
+def _read(job: _Job) -> _Done:
     """One file. Whatever goes wrong with it is said, not raised."""
     done = _Done(job.artifact.name, [], [], {})
     try:

@@ -1,0 +1,132 @@
+"""Audits of unchanged files, kept by what they were made from.
+
+A key covers everything an audit depends on: the file's bytes, what it is called, the contracts, the disassembler's
+versions and this program's own source. Entries are compressed JSON, checked when they are read (never unpickled); one
+that does not read is a miss. The folder must be the validator's own: who can write to it can write verdicts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
+
+from validator.manifest.contract import KernelContract
+from validator.ordering.result import KernelAudit, Skipped
+
+__all__ = ["ResultCache", "Stored"]
+
+_CHUNK = 4 << 20
+_MOST_BYTES = 2 << 30
+_LARGEST = 512 << 20
+"""Bytes an entry may unpack to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """The audit of one file."""
+
+    kernels: tuple[KernelAudit, ...]
+    skipped: tuple[Skipped, ...] = ()
+    tools: dict[str, str] = field(default_factory=dict)
+
+
+@cache
+def _adapter() -> TypeAdapter[Stored]:
+    return TypeAdapter(Stored)
+
+
+@cache
+def _own_source() -> str:
+    """sha256 over this package's source: a rule that changed makes every entry stale."""
+    root = Path(__file__).resolve().parents[2]
+    total = hashlib.sha256()
+    for top in ("ordering", "manifest", "verdict"):
+        for path in sorted((root / top).rglob("*.py")):
+            total.update(path.relative_to(root).as_posix().encode())
+            total.update(path.read_bytes())
+    return total.hexdigest()
+
+
+class ResultCache:
+    """A folder of results."""
+
+    def __init__(self, folder: Path, tools: dict[str, str]) -> None:
+        """`tools`: tool → version, as far as results depend on them."""
+        self._folder = folder
+        self._tools = tools
+
+    def key(
+        self, source: bytes | Path, name: str, contracts: Iterable[KernelContract] = (), extra: Iterable[str] = ()
+    ) -> str:
+        """Name of the entry for a file (or its bytes) under these contracts.
+
+        Raises:
+            OSError: the file cannot be read.
+        """
+        total = hashlib.sha256()
+        parts = [
+            _own_source(),
+            name,
+            *(f"{tool}={version}" for tool, version in sorted(self._tools.items())),
+            *(c.model_dump_json() for c in contracts),
+            *extra,
+        ]
+        for part in parts:
+            raw = part.encode("utf-8", "surrogateescape")
+            total.update(len(raw).to_bytes(8, "little"))
+            total.update(raw)
+        if isinstance(source, bytes):
+            total.update(source)
+        else:
+            with source.open("rb") as file:
+                while chunk := file.read(_CHUNK):
+                    total.update(chunk)
+        return total.hexdigest()
+
+    def _path(self, key: str) -> Path:
+        return self._folder / key[:2] / f"{key}.json.z"
+
+    def get(self, key: str) -> Stored | None:
+        """None when there is no entry, or none that reads."""
+        path = self._path(key)
+        try:
+            unpacker = zlib.decompressobj()
+            raw = unpacker.decompress(path.read_bytes(), _LARGEST)
+            if unpacker.unconsumed_tail:
+                return None
+            found = _adapter().validate_json(raw)
+            os.utime(path)
+        except (OSError, zlib.error, ValidationError, ValueError):
+            return None
+        return found
+
+    def put(self, key: str, stored: Stored) -> None:
+        """Keeps a result. A folder that cannot be written to costs the next run time and nothing else."""
+        path = self._path(key)
+        raw = zlib.compress(_adapter().dump_json(stored), 3)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".", delete=False) as out:
+                out.write(raw)
+            os.replace(out.name, path)
+            self._prune()
+        except OSError:
+            return
+
+    def _prune(self) -> None:
+        """Drops what was used longest ago once the folder passes its bound."""
+        entries = [(p.stat(), p) for p in self._folder.glob("??/*.json.z")]
+        total = sum(s.st_size for s, _ in entries)
+        for stat, path in sorted(entries, key=lambda e: e[0].st_mtime):
+            if total <= _MOST_BYTES:
+                return
+            path.unlink(missing_ok=True)
+            total -= stat.st_size
