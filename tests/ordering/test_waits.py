@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from validator.ordering.program import Access, Const, Direction, EventKind, Guard, Op, Space
+from validator.ordering.program import Access, Const, Direction, EventKind, Guard, Isa, Op, Space
 from validator.verdict.model import Status
 
 
@@ -103,6 +103,15 @@ def test_a_warp_barrier_orders_the_lanes_of_its_warp(assembler, audited):
     assert audit.status is Status.PROVEN
     assert "ordered through the warp barrier, lane 0 of every warp waits" in [w.text for w in audit.waits]
     assert early(audited(read_after(assembler("x", "out"), lane_zero_waits))) == ALL_EARLY
+
+
+def test_a_warp_that_meets_again_in_machine_code_is_left_open(assembler, audited, alarms_for):
+    """__syncwarp leaves no instruction behind: neither proof nor refutation."""
+    audit = audited(read_after(assembler("x", "out", isa=Isa.SASS), lane_zero_waits))
+    assert audit.status is Status.UNPROVEN
+    assert list(alarms_for(audit)) == ["order/early-read", "order/early-write"]
+    other_warps = audited(read_after(assembler("x", "out", isa=Isa.SASS), thread_zero_waits))
+    assert other_warps.status is Status.REFUTED
 
 
 def test_a_wait_that_hangs_on_data(assembler, audited):

@@ -167,14 +167,18 @@ class Barriers:
         """Threads that stand in order behind a carrier with this source: of a warp barrier the warps of its lanes."""
         if carrier.kind != "warp-barrier":
             return self.masks.everyone if source else 0
-        # Without a known block size rows may share warps: only the first row's are told apart.
-        source &= (1 << self.threads.row) - 1
+        return self.whole_warps(source)
+
+    def whole_warps(self, lanes: int) -> int:
+        """All lanes of the warps that these threads belong to; of the first row only, as rows may share warps."""
+        first = (1 << self.threads.row) - 1
+        lanes &= first
         result = 0
-        for warp in range((source.bit_length() + 31) // 32):
-            lanes = 0xFFFFFFFF << (32 * warp)
-            if source & lanes:
-                result |= lanes
-        return result & ((1 << self.threads.row) - 1)
+        for warp in range((lanes.bit_length() + 31) // 32):
+            whole = 0xFFFFFFFF << (32 * warp)
+            if lanes & whole:
+                result |= whole
+        return result & first
 
     def _barrier_source(self, name: Name, event: Event, turn: Turn) -> int:
         """Threads that surely take part in the instances at `event` and have waited before they arrive."""

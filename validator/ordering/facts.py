@@ -14,12 +14,12 @@ from validator.ordering.judge import Judgement, judge
 from validator.ordering.masks import Masks
 from validator.ordering.memory import Declarations, Touch, touches
 from validator.ordering.polls import Poll, fences, find_polls
-from validator.ordering.program import Event, EventKind, Line, Program
+from validator.ordering.program import Event, EventKind, Isa, Line, Program
 from validator.ordering.provenance import Provenance
 from validator.ordering.slices import LoadSlices
 from validator.ordering.threads import Threads, describe
 from validator.ordering.waits import Order, grid_order
-from validator.verdict.model import Location
+from validator.verdict.model import Location, Severity
 
 __all__ = ["Early", "Facts", "place"]
 
@@ -69,6 +69,12 @@ def _masks(flow: Flow, block: tuple[int, int, int] | None) -> Masks:
         if masks.edges and not threads.wants_rows:
             break
     return masks
+
+
+_WARP_MET = (
+    "another lane of its warp has waited; whether the lanes met again behind it (`__syncwarp`) does not show in "
+    "machine code"
+)
 
 
 class Facts:
@@ -178,8 +184,21 @@ class Facts:
             else:
                 continue
             if missing:
-                result.append(Early(touch, missing, judge(touch), flag))
+                judgement = judge(touch)
+                if judgement.severity is Severity.ERROR and not flag and self._warp_met(touch.event, missing):
+                    judgement = Judgement(False, Severity.UNPROVEN, _WARP_MET)
+                result.append(Early(touch, missing, judgement, flag))
         return result
+
+    def _warp_met(self, event: Event, missing: int) -> bool:
+        """Machine code only: every early thread has a lane in its warp that has waited.
+
+        A warp barrier leaves no instruction behind where the compiler sees that the lanes meet again anyway.
+        """
+        if self.program.isa is not Isa.SASS:
+            return False
+        waited = self.masks.executing(event) & ~missing
+        return bool(waited) and not missing & ~self.barriers.whole_warps(waited)
 
     @cached_property
     def early_indices(self) -> frozenset[int]:
