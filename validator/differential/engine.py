@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,7 @@ from validator.differential.judge import Expected, Fault, FaultKind
 from validator.differential.plans import attributed, differing, follow
 from validator.differential.runner import Outputs, Played, ReferenceFailed, Runner
 from validator.differential.shapes import Space
+from validator.run.sandbox import Worker
 
 __all__ = ["CaseResult", "KernelResult", "run_case", "run_kernel"]
 
@@ -65,6 +68,8 @@ class KernelResult:
     """Functions that were made to raise inside the candidate's process."""
     wide: bool = True
     """The reference ran in float64."""
+    sound: bool = True
+    """A candidate that is known to do nothing ran last, in a process like the others', and was refused."""
 
     def of(self, status: str) -> list[CaseResult]:
         return [r for r in self.results if r.status == status]
@@ -107,10 +112,25 @@ def run_kernel(
             progress(f"{runner.contract.match}: {index + 1} of {len(planned)} cases")
         if enough(done.result) or _hopeless(result):
             break
+    last = [r.case for r in result.of("passed")[-5:]]
+    result.sound = not last or any(refuses_nothing_done(runner, case) for case in reversed(last))
     result.blind, result.mutated = tuple(sorted(tolerance.tried - tolerance.visible)), len(tolerance.tried)
     result.calls, result.wide = runner.calls, runner.wide
     result.enforced, result.bound = dict(runner.candidate.enforced), runner.candidate.bound
     return result
+
+
+_NOTHING = "def run(*arguments):\n    pass\n"
+
+
+def refuses_nothing_done(runner: Runner, case: Case) -> bool:
+    """Whether the same judgement, over a real process, refuses a candidate that does nothing at all."""
+    inputs = build(runner.contract, case)
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "nothing.py").write_text(_NOTHING)
+        with Worker("nothing:run", Path(folder), runner.candidate.limits) as worker:
+            idle = replace(runner, candidate=worker)
+            return bool(idle.play(case, inputs, idle.expect(case, inputs)).faults)
 
 
 def _hopeless(result: KernelResult) -> bool:
@@ -161,7 +181,7 @@ def _twice(
                 "the call: not written, or read from where nothing is promised"
             )
             dirty.append(Fault(FaultKind.DIRTY, name, text, {"elements": count}))
-    dirty = _by_contents(runner, case, inputs, expected, dirty, first)
+        dirty = _by_contents(runner, case, inputs, expected, dirty, [first.outputs, second.outputs])
     explained = {f.output for f in dirty if f.kind is FaultKind.DIRTY}
     rest = tuple(f for f in faults if f.kind not in _OF_VALUE or f.output not in explained)
     if any(f.kind in _OF_VALUE for f in rest) and runner.attributed < _ATTRIBUTED:
@@ -176,23 +196,27 @@ _ATTRIBUTED = 8
 
 
 def _by_contents(
-    runner: Runner, case: Case, inputs: Inputs, expected: dict[str, Expected], dirty: list[Fault], first: Played
+    runner: Runner, case: Case, inputs: Inputs, expected: dict[str, Expected], dirty: list[Fault], both: list[Outputs]
 ) -> list[Fault]:
-    """Whether it is the old contents that make the difference, or every call gives other bytes anyway."""
-    if not dirty or first.outputs is None:
+    """Whether it is the old contents that make the difference, or calls give other bytes anyway.
+
+    `both`: the outputs under the first and the second poison; each is asked for once more.
+    """
+    if not dirty:
         return dirty
-    again = runner.play(case, inputs, expected, slot=0, which=0)
-    if again.outputs is None:
-        return dirty
-    moving = {n for n, _ in differing(runner.contract, expected, first.outputs, again.outputs)}
+    moving: set[str] = set()
+    for which, before in enumerate(both):
+        again = runner.play(case, inputs, expected, slot=which * len(inputs), which=which)
+        if again.outputs is not None:
+            moving |= {n for n, _ in differing(runner.contract, expected, before, again.outputs, always=True)}
     spread = runner.contract.deterministic == "spread"
     out = []
     for fault in dirty:
-        if fault.output in moving:
+        if fault.output not in moving:
+            out.append(fault)
+        elif not spread:
             text = f"called again with the same values, some elements of {fault.output} differ"
             out.append(Fault(FaultKind.REPEAT, fault.output, text, fault.figures))
-        elif not spread or first.faults:
-            out.append(fault)
     return out
 
 

@@ -29,6 +29,16 @@ _FILLED = frozenset({Role.OUTPUT, Role.WORKSPACE})
 """Roles whose contents before the call mean nothing, so they are poisoned."""
 
 
+_AT_ONCE = 64 << 20
+"""Bytes of arguments that may wait in the channel at once."""
+
+
+def _probes(inputs: Inputs) -> int:
+    """How often the reference is moved to see its spread: few elements need many, many need few."""
+    size = max((v.size for v in inputs.values() if isinstance(v, np.ndarray)), default=0)
+    return 8 if size <= 1 << 12 else 4 if size <= 1 << 16 else 2 if size <= 1 << 22 else 1
+
+
 class ReferenceFailed(DifferentialError):
     """The reference or the trusted implementation gives no result for a case, so nobody can say what is right."""
 
@@ -69,16 +79,16 @@ class Runner:
         ((native, old_native),) = self._trusted(self.baseline, [inputs], aliases, 1)
         exact, old_exact, probes = native, old_native, []
         if self.wide:
-            size = max((a.size for a in native.values()), default=0)
-            count = 8 if size <= 512 else 4 if size <= 1 << 14 else 2
-            moved = [self._moved(inputs, derived(case.seed, "probe", index)) for index in range(count)]
+            moved = [self._moved(_widened(inputs), case, index) for index in range(_probes(inputs))]
             try:
                 (exact, old_exact), *rest = self._trusted(self.reference, [_widened(inputs), *moved], aliases, 0)
                 probes = [outputs for outputs, _ in rest]
             except ReferenceFailed:
                 self.wide = False
-        if not self.wide and self.reference is not self.baseline:
-            ((exact, _),) = self._trusted(self.reference, [inputs], aliases, 1)
+        if not self.wide:
+            moved = [self._moved(inputs, case, index) for index in range(_probes(inputs))]
+            (exact, _), *rest = self._trusted(self.reference, [inputs, *moved], aliases, 1)
+            probes = [outputs for outputs, _ in rest]
         expected = {}
         for name, array in native.items():
             wide = exact[name].astype(np.float64)
@@ -192,7 +202,11 @@ class Runner:
         """For each: (results, what the outputs held before). Raises `ReferenceFailed`."""
         prepared = [self._prepared(inputs, which) for inputs in several]
         placed = [place(passed, None, aliases) for passed, _ in prepared]
-        replies = worker.call_many([p.call(0) for p in placed])
+        calls = [p.call(0) for p in placed]
+        if sum(sum(p.lengths) for p in placed) <= _AT_ONCE:
+            replies = worker.call_many(calls)
+        else:
+            replies = [worker.call(call) for call in calls]
         return [
             (results := self._results(worker, p, reply), {n: v for n, v in poison.items() if n in results})
             for (_, poison), p, reply in zip(prepared, placed, replies, strict=True)
@@ -213,19 +227,16 @@ class Runner:
             outputs[name] = np.frombuffer(data, _DTYPES[array.dtype]).reshape(array.shape).copy()
         return outputs
 
-    def _moved(self, inputs: Inputs, seed: int) -> Inputs:
-        """float64 inputs, each moved by about one rounding error of the promised precision."""
-        eps = eps_of(np.dtype(np.float32)) / 2
-        match self.contract.compute_dtype:
-            case "float64":
-                eps = eps_of(np.dtype(np.float64)) / 2
-            case "float16" | "bfloat16":
-                eps = 2.0**-11 if self.contract.compute_dtype == "float16" else 2.0**-9
-        moved = _widened(inputs)
+    def _moved(self, inputs: Inputs, case: Case, index: int) -> Inputs:
+        """The inputs, each moved by about one rounding error of the promised precision (or of its own, if coarser)."""
+        promised = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-9}
+        moved = dict(inputs)
         for name in float_arguments(inputs):
-            source = Source(derived(seed, name))
+            array = moved[name]
+            eps = max(promised[self.contract.compute_dtype], eps_of(array.dtype) / 2)
             # Not plus or minus one unit: equal moves of two inputs would cancel in their difference far too often.
-            moved[name] = moved[name] * (1.0 + eps * source.bell(moved[name].shape))
+            source = Source(derived(case.seed, "probe", index, name))
+            moved[name] = (array.astype(np.float64) * (1.0 + eps * source.bell(array.shape))).astype(array.dtype)
         return moved
 
     def shape(self, case: Case, name: str) -> tuple[int, ...]:

@@ -56,13 +56,17 @@ class Space:
 
     def complete(self, fixed: Mapping[str, int], prefer: Mapping[str, Sequence[int]] | None = None) -> Dims | None:
         """Sizes with these fixed, the others typical unless something better is preferred; None: there are none."""
-        prefer = prefer or {}
+        return self._search(fixed, prefer or {}, _ELEMENTS) or self._search(fixed, prefer or {}, None)
+
+    def _search(
+        self, fixed: Mapping[str, int], prefer: Mapping[str, Sequence[int]], largest: int | None
+    ) -> Dims | None:
         order = [n for n in self.names if n in fixed] + [n for n in self.names if n not in fixed]
         budget = [_SEARCH]
 
         def search(at: int, dims: Dims) -> Dims | None:
             if at == len(order):
-                return dict(dims) if self.elements(dims) <= _ELEMENTS or at == len(fixed) else None
+                return dict(dims) if largest is None or self.elements(dims) <= largest else None
             name = order[at]
             options = [fixed[name]] if name in fixed else [*prefer.get(name, ()), *self._typical[name]]
             for value in options:

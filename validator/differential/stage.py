@@ -249,6 +249,8 @@ def _status(
     unusable = result.of("unusable")
     if failed:
         return Status.REFUTED, f"{len(failed)} of {len(result.results)} cases fail"
+    if not result.sound:
+        return Status.UNPROVEN, "a candidate that does nothing was accepted after the others: the run is void"
     if unusable:
         return Status.UNPROVEN, f"{len(unusable)} cases cannot be judged: {unusable[0].unusable}"
     if result.missing:
