@@ -105,7 +105,7 @@ def test_a_function_argument_that_is_off_by_default() -> None:
 def test_the_smallest_difference_is_shown_side_by_side() -> None:
     head = _with("return y * scale", "return y * (scale + 1)")
     (shown,) = _prove(BASE, head).differences
-    assert shown.difference.line == 9
+    assert shown.difference.line == 8
     assert shown.base_text.strip() == "return y * scale"
     assert shown.head_text.strip() == "return y * (scale + 1)"
     assert shown.difference.inside == "Layer.forward"

@@ -9,12 +9,15 @@ from functools import cached_property
 
 from validator.change.model import ChangeStatus, FileChange
 from validator.globs import matches
+from validator.isolation.additions import Addition, additions
 from validator.isolation.blast.radius import Radius, measure
 from validator.isolation.dispatch import Choice, choices
+from validator.isolation.existing_tests import Coverage, coverage
 from validator.isolation.offpath.equivalence import FileProof, prove
 from validator.isolation.offpath.switch import SwitchSpec
 from validator.isolation.paths import is_own, shared_files
 from validator.isolation.scope_guards import Guard, read_guards
+from validator.isolation.shipped import COMPILED, Shipped, compare_shipped
 from validator.isolation.source import Sources
 from validator.isolation.switch_use import SwitchUse, switch_uses
 from validator.stage import StageContext
@@ -95,8 +98,8 @@ class Analysis:
 
     @cached_property
     def other(self) -> tuple[FileChange, ...]:
-        """Changed shared files that are not Python."""
-        return tuple(f for f in self.shared if not f.path.endswith(".py"))
+        """Changed shared files that are neither Python nor compiled kernels."""
+        return tuple(f for f in self.shared if not f.path.endswith((".py", *COMPILED)))
 
     @cached_property
     def proofs(self) -> tuple[FileProof, ...]:
@@ -125,6 +128,24 @@ class Analysis:
     def modules(self) -> Sequence[tuple[str, ast.Module]]:
         """The isolated package's parsed files."""
         return [(p, m) for p in sorted(self.own) if (m := self.head.parse(p).module) is not None]
+
+    @cached_property
+    def coverage(self) -> tuple[Coverage, ...]:
+        """Tests of the base over the touched shared files."""
+        touched = [*(old for old, _ in self.pairs), *self.deleted]
+        return tuple(coverage(self.base, self.head, touched, self.is_test))
+
+    @cached_property
+    def additions(self) -> tuple[Addition, ...]:
+        """What the change registers and asks for."""
+        changed = [f.path for f in self.context.change.files if f.path and not self.is_test(f.path)]
+        return tuple(additions(self.base, self.head, changed))
+
+    @cached_property
+    def shipped(self) -> Shipped:
+        """Compiled kernels outside the isolated paths, base against head."""
+        change = self.context.change
+        return compare_shipped(change.merge_base_tree, change.head_tree, self._isolated)
 
     @cached_property
     def guards(self) -> tuple[Guard, ...]:

@@ -13,7 +13,19 @@ from dataclasses import replace
 from validator.checks import Check, Goal, settle
 from validator.isolation.analysis import Analysis, analyse
 from validator.isolation.offpath.equivalence import FileProof
-from validator.isolation.rules.proof import DISCOVERY, EFFECTS, ENTRIES, OFF_PATH, RADIUS, SCOPE, STEP, SWITCH
+from validator.isolation.rules.proof import (
+    ADDED,
+    DISCOVERY,
+    EFFECTS,
+    ENTRIES,
+    OFF_PATH,
+    RADIUS,
+    SCOPE,
+    SHIPPED,
+    STEP,
+    SWITCH,
+    TESTS,
+)
 from validator.stage import StageContext
 from validator.verdict.model import Evidence, Finding, Obligation, StageResult, Status, Strength
 
@@ -47,9 +59,7 @@ def run(context: StageContext) -> StageResult:
     context.progress(
         f"isolation: {len(analysis.head.paths):,} Python files, {len(analysis.shared)} shared files changed"
     )
-    whole = settle(context, _goals(analysis))
-    if not analysis.guards:
-        whole = replace(whole, obligations=tuple(map(_without_guards, whole.obligations)))
+    whole = _only_what_applies(settle(context, _goals(analysis)), analysis)
     parts = [_off_path(context, analysis), _discovery(context), whole]
     return StageResult(
         tuple(o for p in parts for o in p.obligations),
@@ -59,14 +69,27 @@ def run(context: StageContext) -> StageResult:
 
 
 _SCOPE_GOAL = "isolation/declared-scope"
+_SHIPPED_GOAL = "isolation/shipped-kernels"
+_TESTS_GOAL = "isolation/tests"
 
 
-def _without_guards(obligation: Obligation) -> Obligation:
-    """Code that refuses nothing by itself contradicts nothing, and proves nothing."""
-    if obligation.id != _SCOPE_GOAL or obligation.status is not Status.PROVEN:
-        return obligation
-    reason = "the code refuses nothing by itself: the scope rests on whoever turns the switch on"
-    return replace(obligation, status=Status.NOT_APPLICABLE, reason=reason)
+def _only_what_applies(result: StageResult, analysis: Analysis) -> StageResult:
+    """What had nothing to look at contradicts nothing, and proves nothing."""
+    nothing = {
+        _SCOPE_GOAL: not analysis.guards
+        and "the code refuses nothing by itself: the scope rests on whoever turns the switch on",
+        _SHIPPED_GOAL: not analysis.shipped.files and "the base holds no compiled kernels outside the isolated paths",
+        _TESTS_GOAL: not analysis.coverage and "no test of the base imports a touched shared file",
+    }
+    return replace(
+        result,
+        obligations=tuple(
+            replace(o, status=Status.NOT_APPLICABLE, reason=reason)
+            if o.status is Status.PROVEN and (reason := nothing.get(o.id))
+            else o
+            for o in result.obligations
+        ),
+    )
 
 
 # With the switch off --------------------------------------------------------------------------------------------
@@ -192,6 +215,38 @@ def _goals(analysis: Analysis) -> Sequence[Goal]:
             STEP,
             lambda _: {"conditions and functions": len(analysis.choices)},
             blocked,
+        ),
+        Goal(
+            "isolation/additions",
+            "Nothing that the change adds is installed, built or loaded for everybody.",
+            ADDED,
+            lambda _: {
+                "additions": len(analysis.additions),
+                **dict(sorted(Counter(f"of kind {a.kind}" for a in analysis.additions).items())),
+            },
+            not_covered=("operators and variables whose names are computed",),
+        ),
+        Goal(
+            _SHIPPED_GOAL,
+            "Every compiled kernel that the base ships is the same at the head.",
+            SHIPPED,
+            lambda _: {
+                "unchanged": analysis.shipped.unchanged,
+                "changed": len(analysis.shipped.changed),
+                "new": len(analysis.shipped.new),
+                "gone": len(analysis.shipped.gone),
+            },
+            not_covered=("kernels that are built from source when the project is installed",),
+        ),
+        Goal(
+            _TESTS_GOAL,
+            "The base's tests of the touched shared files are at the head with the same assertions.",
+            TESTS,
+            lambda _: {
+                "test files": len(analysis.coverage),
+                "assertions": sum(c.assertions for c in analysis.coverage),
+            },
+            not_covered=("whether these tests pass: nothing of the change runs in this program",),
         ),
         Goal(
             _SCOPE_GOAL,

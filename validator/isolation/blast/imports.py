@@ -53,7 +53,7 @@ class ScannedImport:
     """Empty for `import module`."""
 
 
-_FROM = re.compile(rb"from[ \t]+(\.*)[ \t]*([\w.]*)[ \t]+import[ \t]*(\([^)]{0,20000}\)|[^\n;]*)")
+_FROM = re.compile(rb"from[ \t]+(\.*)[ \t]*([\w.]*)(?:[ \t\\\n]+|(?<=\.))import[ \t]*(\([^)]{0,20000}\)|[^\n;]*)")
 _IMPORT = re.compile(rb"import[ \t]+([^\n;]+)")
 _COMMENT = re.compile(rb"#[^\n]*")
 
@@ -63,21 +63,33 @@ def scan(data: bytes) -> Iterator[ScannedImport]:
     at = data.find(b"import")
     while at >= 0:
         start = data.rfind(b"\n", 0, at) + 1
-        line = data[start:at].lstrip(b" \t\f")
-        begin = at - len(line)
-        eager = begin == start
-        if line.startswith(b"from"):
-            match = _FROM.match(data, begin)
-            if match:
-                listed = _COMMENT.sub(b"", match[3]).strip(b"() \t\r\n\\")
-                names = tuple(part.split()[0].decode("utf-8", "replace") for part in listed.split(b",") if part.split())
-                yield ScannedImport(begin, eager, len(match[1]), match[2].decode("utf-8", "replace"), names)
-        elif not line:
-            match = _IMPORT.match(data, at)
-            for part in _COMMENT.sub(b"", match[1]).split(b",") if match else ():
-                if part.split():
-                    yield ScannedImport(begin, eager, 0, part.split()[0].decode("utf-8", "replace"), ())
+        while start > 1 and data[start - 2 : start - 1] == b"\\":
+            start = data.rfind(b"\n", 0, start - 1) + 1
+        line = data[start:at]
+        # After `;` or `:` another statement starts on the same line.
+        cut = max(line.rfind(b";"), line.rfind(b":")) + 1
+        statement = line[cut:].lstrip(b" \t\f\\\n")
+        eager = not line[:1].isspace() and b":" not in line[:cut]
+        if not statement:
+            yield from _plain(data, at, eager)
+        elif statement.startswith(b"from"):
+            yield from _from(data, at - len(statement), eager)
         at = data.find(b"import", at + 6)
+
+
+def _plain(data: bytes, at: int, eager: bool) -> Iterator[ScannedImport]:
+    match = _IMPORT.match(data, at)
+    for part in _COMMENT.sub(b"", match[1]).split(b",") if match else ():
+        if part.split():
+            yield ScannedImport(at, eager, 0, part.split()[0].decode("utf-8", "replace"), ())
+
+
+def _from(data: bytes, at: int, eager: bool) -> Iterator[ScannedImport]:
+    match = _FROM.match(data, at)
+    if match:
+        listed = _COMMENT.sub(b"", match[3]).strip(b"() \t\r\n\\")
+        names = tuple(part.split()[0].decode("utf-8", "replace") for part in listed.split(b",") if part.split())
+        yield ScannedImport(at, eager, len(match[1]), match[2].decode("utf-8", "replace"), names)
 
 
 def resolve_targets(sources: Sources, path: str, found: ScannedImport) -> Iterator[str]:

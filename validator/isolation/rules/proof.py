@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from validator.checks import Check
 from validator.isolation.rules import (
+    added_for_everybody,
     default_path_changed,
     dispatch_hazard,
     entry,
@@ -15,14 +16,29 @@ from validator.isolation.rules import (
     not_evaluated,
     private_name,
     residue,
+    shipped_kernel_changed,
     switch_at_import,
     switch_not_off,
     switch_not_read,
+    test_weakened,
     undeclared_entry,
     wider_than_declared,
 )
 
-__all__ = ["DISCOVERY", "EFFECTS", "ENTRIES", "OFF_PATH", "PROOF_RULES", "RADIUS", "SCOPE", "STEP", "SWITCH"]
+__all__ = [
+    "ADDED",
+    "DISCOVERY",
+    "EFFECTS",
+    "ENTRIES",
+    "OFF_PATH",
+    "PROOF_RULES",
+    "RADIUS",
+    "SCOPE",
+    "SHIPPED",
+    "STEP",
+    "SWITCH",
+    "TESTS",
+]
 
 OFF_PATH: tuple[Check, ...] = (default_path_changed, not_evaluated, residue)
 DISCOVERY: Check = found_by_name
@@ -32,4 +48,19 @@ EFFECTS: tuple[Check, ...] = (import_side_effect, monkeypatch, private_name)
 SWITCH: tuple[Check, ...] = (switch_not_off, switch_at_import, switch_not_read)
 STEP: tuple[Check, ...] = (dispatch_hazard,)
 SCOPE: tuple[Check, ...] = (wider_than_declared,)
-PROOF_RULES: tuple[Check, ...] = (*OFF_PATH, DISCOVERY, *RADIUS, *ENTRIES, *EFFECTS, *SWITCH, *STEP, *SCOPE)
+ADDED: tuple[Check, ...] = (added_for_everybody,)
+SHIPPED: tuple[Check, ...] = (shipped_kernel_changed,)
+TESTS: tuple[Check, ...] = (test_weakened,)
+PROOF_RULES: tuple[Check, ...] = (
+    *OFF_PATH,
+    DISCOVERY,
+    *RADIUS,
+    *ENTRIES,
+    *EFFECTS,
+    *SWITCH,
+    *STEP,
+    *SCOPE,
+    *ADDED,
+    *SHIPPED,
+    *TESTS,
+)

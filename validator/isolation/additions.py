@@ -1,0 +1,117 @@
+"""What a change registers and asks for: environment variables, operators, entry points, dependencies, build targets."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from validator.change.model import MissingFile, Tree
+from validator.isolation.source import Sources
+
+__all__ = ["Addition", "additions"]
+
+
+@dataclass(frozen=True, slots=True)
+class Addition:
+    """One thing that the head has and the base has not."""
+
+    kind: str
+    name: str
+    path: str
+    line: int
+    for_everybody: bool
+    """It takes effect whatever the switch says: installed, built or loaded for all."""
+
+
+_ENVIRONMENT: Final = re.compile(
+    r"""(?:environ(?:\.get|\.setdefault)?\s*[\[(]|getenv\(|putenv\()\s*["']([A-Za-z_]\w*)["']"""
+)
+_OPERATOR: Final = re.compile(
+    r"""(?:custom_op\(\s*|direct_register_custom_op\(\s*(?:op_name\s*=\s*)?|register_fake\(\s*)["']([\w:.]+)["']"""
+    r"|\bTORCH_LIBRARY(?:_FRAGMENT|_IMPL)?\(\s*(\w+)"
+)
+_TARGET: Final = re.compile(
+    r"^\s*(?:add_library|add_executable|define_(?:gpu_)?extension_target|pybind11_add_module|add_subdirectory|Extension|"
+    r"CUDAExtension|CppExtension)\s*\(\s*(?:name\s*=\s*)?[\"']?([\w./-]+)",
+    re.M,
+)
+
+
+def additions(base: Sources, head: Sources, changed: Iterable[str]) -> Iterator[Addition]:
+    """Look at the changed files (paths at the head), each once."""
+    for path in changed:
+        name = path.rsplit("/", 1)[-1]
+        new, old = _text(head.tree, path), _text(base.tree, path)
+        if name == "pyproject.toml":
+            yield from _project(path, old, new)
+        if name in ("CMakeLists.txt", "setup.py") or name.endswith(".cmake"):
+            yield from _matches("build target", _TARGET, path, old, new, True)
+        if name.startswith("requirements") and name.endswith((".txt", ".in")):
+            known = {line.strip() for line in old.splitlines()}
+            for number, line in enumerate(new.splitlines(), 1):
+                if line.strip() and not line.strip().startswith("#") and line.strip() not in known:
+                    yield Addition("dependency", line.strip(), path, number, True)
+        if path.endswith((".py", ".cu", ".cpp", ".cc", ".cuh", ".h")):
+            for found in _matches("environment variable", _ENVIRONMENT, path, old, new, False):
+                if not base.mentions(found.name):
+                    yield found
+            yield from _matches("operator", _OPERATOR, path, old, new, False)
+
+
+def _text(tree: Tree, path: str) -> str:
+    try:
+        return tree.read(path).decode("utf-8", "replace")
+    except MissingFile:
+        return ""
+
+
+def _matches(kind: str, pattern: re.Pattern[str], path: str, old: str, new: str, everybody: bool) -> Iterator[Addition]:
+    """Names that the pattern finds in the new text and not in the old."""
+    known = {next(filter(None, m.groups())) for m in pattern.finditer(old)}
+    for match in pattern.finditer(new):
+        name = next(filter(None, match.groups()))
+        if name not in known:
+            known.add(name)
+            yield Addition(kind, name, path, new.count("\n", 0, match.start(match.lastindex or 0)) + 1, everybody)
+
+
+def _project(path: str, old: str, new: str) -> Iterator[Addition]:
+    """Dependencies, build requirements and entry points of a `pyproject.toml`."""
+    before, after = _declared(old), _declared(new)
+    for (kind, name), everybody in after.items():
+        if (kind, name) not in before:
+            line = next((i for i, text in enumerate(new.splitlines(), 1) if name.split(" = ")[0] in text), 1)
+            yield Addition(kind, name, path, line, everybody)
+
+
+def _declared(text: str) -> dict[tuple[str, str], bool]:
+    try:
+        document: dict[str, Any] = tomllib.loads(text)
+    except tomllib.TOMLDecodeError:
+        return {}
+    project = document.get("project", {})
+    found: dict[tuple[str, str], bool] = {}
+    if not isinstance(project, dict):
+        return found
+    found |= {("dependency", str(d)): True for d in _list(project.get("dependencies"))}
+    build = document.get("build-system", {})
+    found |= {
+        ("build requirement", str(d)): True for d in _list(build.get("requires") if isinstance(build, dict) else [])
+    }
+    for extra, names in _table(project.get("optional-dependencies")):
+        found |= {("optional dependency", f"{d} [{extra}]"): False for d in _list(names)}
+    for group, entries in _table(project.get("entry-points")):
+        found |= {("entry point", f"{name} = {target} [{group}]"): True for name, target in _table(entries)}
+    found |= {("command", f"{name} = {target}"): False for name, target in _table(project.get("scripts"))}
+    return found
+
+
+def _list(value: object) -> list[object]:
+    return value if isinstance(value, list) else []
+
+
+def _table(value: object) -> list[tuple[str, object]]:
+    return list(value.items()) if isinstance(value, dict) else []
