@@ -28,6 +28,7 @@ FORMATS = ("text", "json", "markdown", "sarif")
 @click.option("--init-contract", is_flag=True, help="Print a contract to fill in instead of a report.")
 @click.option("--against", metavar="OLD.json", help="Also say what changed since an earlier audit.")
 @click.option("--jobs", type=click.IntRange(1, 256), help="Processes. [default: one per core]")
+@click.option("--cache", metavar="DIR", help="Keep results of files here and reuse those of unchanged ones.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress, and no report on stdout but the verdict.")
 def audit(
     paths: tuple[str, ...],
@@ -38,6 +39,7 @@ def audit(
     init_contract: bool,
     against: str | None,
     jobs: int | None,
+    cache: str | None,
     quiet: bool,
 ) -> int:
     """Audit PTX, cubins, libraries, wheels and folders of them.
@@ -64,6 +66,7 @@ def audit(
             kernel_glob=kernels or None,
             jobs=jobs or os.cpu_count() or 1,
             progress=progress,
+            cache=Path(cache) if cache else None,
         )
     finally:
         progress.close()
