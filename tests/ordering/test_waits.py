@@ -268,6 +268,56 @@ def test_a_wait_inside_a_loop_does_not_order_what_comes_before_it(assembler, aud
     assert early(audited(a)) == {("read", "x", 1)}
 
 
+def first_turn(a, *, start=0):
+    """for (i = start; i < n; i++) { if (i == 0) wait; out = x }"""
+    x, out, n = a.param("x"), a.param("out"), a.param("n")
+    i = a.let(Op.COPY, Const(start), width=32)
+    a.label("head")
+    a.branch("work", a.compare("ne", i, Const(0)))
+    a.wait()
+    a.label("work")
+    a.store(out, a.load(x))
+    a.let(Op.ADD, i, Const(1), to=i, width=32)
+    a.branch("head", a.compare("lt", i, n))
+    return a
+
+
+def test_a_wait_in_the_first_turn_of_a_loop(assembler, audited):
+    assert audited(first_turn(assembler("x", "out", "n"))).status is Status.PROVEN
+    assert early(audited(first_turn(assembler("x", "out", "n"), start=1))) == ALL_EARLY
+
+
+def test_a_wait_in_a_later_turn_comes_too_late(assembler, audited):
+    a = assembler("x", "out", "n")
+    x, out, n = a.param("x"), a.param("out"), a.param("n")
+    i = a.let(Op.COPY, Const(0), width=32)
+    a.label("head")
+    a.branch("work", a.compare("ne", i, Const(1)))
+    a.wait()
+    a.label("work")
+    a.store(out, a.load(x))
+    a.let(Op.ADD, i, Const(1), to=i, width=32)
+    a.branch("head", a.compare("lt", i, n))
+    assert early(audited(a)) == ALL_EARLY
+
+
+def test_a_first_turn_that_may_be_skipped(assembler, audited):
+    """if (c) continue; before the wait: a later turn may be the first to read."""
+    a = assembler("x", "out", "n", "w")
+    x, out, n, w = a.param("x"), a.param("out"), a.param("n"), a.param("w")
+    i = a.let(Op.COPY, Const(0), width=32)
+    a.label("head")
+    a.branch("next", a.compare("eq", a.load(a.let(Op.ADD, w, i)), Const(0)))
+    a.branch("work", a.compare("ne", i, Const(0)))
+    a.wait()
+    a.label("work")
+    a.store(out, a.load(x))
+    a.label("next")
+    a.let(Op.ADD, i, Const(1), to=i, width=32)
+    a.branch("head", a.compare("lt", i, n))
+    assert early(audited(a)) == ALL_EARLY
+
+
 def test_the_path_to_an_early_access_is_told(assembler, audited):
     audit = audited(read_after(assembler("x", "out"), warp_zero_waits))
     finding = next(f for f in audit.findings if f.rule == "order/early-read")

@@ -14,6 +14,7 @@ from heapq import heappop, heappush
 
 from validator.ordering.dataflow import Flow
 from validator.ordering.program import Event, EventKind
+from validator.ordering.slices import first_value
 from validator.ordering.threads import Threads
 
 __all__ = ["Clears", "Masks", "Turn"]
@@ -33,6 +34,53 @@ class Clears(dict[int, int]):
         for position in range(bisect_left(order, start), bisect_left(order, stop)):
             result |= self[order[position]]
         return result
+
+
+class _FirstTurns:
+    """Branches whose side is known in the first turn of an outermost loop: `for (i = 0; …) { if (i == 0) wait; … }`.
+
+    The solver keeps threads in such a loop's first turn apart until they take the way back to its header.
+    """
+
+    def __init__(self, flow: Flow) -> None:
+        self.decided: dict[int, int] = {}
+        """Block → number of the edge that the first turn takes."""
+        self._loop_of: dict[int, tuple[int, frozenset[int]]] = {}
+        """Block → (header, body) of the loop whose first turn is kept apart."""
+        loops = flow.loops
+        for body in loops:
+            if any(body < other for other in loops):
+                continue
+            inner = frozenset().union(*(other for other in loops if other < body))
+            known = {n: k for n in body - inner if (k := _first_edge(flow, n)) is not None}
+            if known:
+                self.decided |= known
+                self._loop_of |= dict.fromkeys(body, (flow.header(body), body))
+
+    def first(self, source: int, target: int, in_first: bool) -> bool:
+        """Whether an edge leads into (or stays in) a first turn."""
+        loop = self._loop_of.get(target)
+        if loop is None:
+            return False
+        header, body = loop
+        if source not in body:
+            return True
+        return in_first and target != header
+
+
+def _first_edge(flow: Flow, number: int) -> int | None:
+    """The edge of a block whose condition holds the first time, when it alone does."""
+    block = flow.blocks[number]
+    if len(block.successors) != 2:
+        return None
+    given = [edge.condition for edge in block.successors]
+    guard = next((g for g in given if g is not None), None)
+    value = first_value(flow, guard.register, block.stop - 1) if guard is not None else None
+    if guard is None or value is None:
+        return None
+    holds = bool(value & 1) is not guard.negated
+    position = given.index(guard)
+    return position if holds else 1 - position
 
 
 @dataclass(slots=True)
@@ -92,26 +140,34 @@ class Masks:
         for index, mask in at_events.items():
             clears.setdefault(flow.block_of(index), []).append((index, mask))
         through = {b: self._combined(clears.get(b, []), self._exits.get(b, [])) for b in {*clears, *self._exits}}
-        state = [0] * len(flow.blocks)
-        if not state:
-            return state
-        state[0] = self.everyone
-        rank, order = flow.rank, flow.order
-        queue, queued = [0], {0}
+        later, first = [0] * len(flow.blocks), [0] * len(flow.blocks)
+        if not later:
+            return later
+        later[0] = self.everyone
+        turns = self._first_turns
+        queue = [(flow.rank[0], 0, False)]
+        queued = {(0, False)}
         while queue:
-            place = heappop(queue)
-            queued.discard(place)
-            number = order[place]
-            mask = state[number] & ~through.get(number, 0)
+            _, number, in_first = heappop(queue)
+            queued.discard((number, in_first))
+            mask = (first if in_first else later)[number] & ~through.get(number, 0)
+            only = turns.decided.get(number) if in_first else None
             for k, edge in enumerate(flow.blocks[number].successors):
+                if only is not None and k != only:
+                    continue
                 out = mask & self.edges[number][k] & ~at_edges.get((number, k), 0)
+                into = turns.first(number, edge.target, in_first)
+                state = first if into else later
                 if out & ~state[edge.target]:
                     state[edge.target] |= out
-                    after = rank[edge.target]
-                    if after not in queued:
-                        queued.add(after)
-                        heappush(queue, after)
-        return state
+                    if (edge.target, into) not in queued:
+                        queued.add((edge.target, into))
+                        heappush(queue, (flow.rank[edge.target], edge.target, into))
+        return [a | b for a, b in zip(later, first, strict=True)]
+
+    @cached_property
+    def _first_turns(self) -> _FirstTurns:
+        return _FirstTurns(self.flow)
 
     @staticmethod
     def _combined(*lists: list[tuple[int, int]]) -> int:

@@ -147,6 +147,7 @@ _ARITHMETIC: dict[Op, Callable[[list[int]], int]] = {
     Op.AND: lambda a: a[0] & a[1],
     Op.OR: lambda a: a[0] | a[1],
     Op.XOR: lambda a: a[0] ^ a[1],
+    Op.NOT: lambda a: ~a[0],
 }
 
 
@@ -183,7 +184,8 @@ def _first(flow: Flow, operand: Operand, index: int, path: tuple[Node, ...]) -> 
 
 def _first_of(flow: Flow, operation: Operation, index: int, path: tuple[Node, ...]) -> tuple[int | None, bool]:
     rule = _ARITHMETIC.get(operation.op)
-    if rule is None or not operation.args:
+    compares = operation.op is Op.COMPARE and isinstance(operation.attr, tuple)
+    if (rule is None and not compares) or not operation.args:
         return None, False
     parts = [_first(flow, arg, index, path) for arg in operation.args]
     met = any(again for _, again in parts)
@@ -192,4 +194,30 @@ def _first_of(flow: Flow, operation: Operation, index: int, path: tuple[Node, ..
     values = [value for value, _ in parts if value is not None]
     if len(values) != len(parts) or any(v < 0 for v in values[1:] if operation.op in (Op.SHL, Op.SHR)):
         return None, met
+    if rule is None:
+        return _compared(operation.attr, values), met
     return rule(values) & ((1 << operation.width) - 1), met
+
+
+_RELATIONS: dict[str, Callable[[int, int], bool]] = {
+    "eq": lambda a, b: a == b,
+    "ne": lambda a, b: a != b,
+    "lt": lambda a, b: a < b,
+    "le": lambda a, b: a <= b,
+    "gt": lambda a, b: a > b,
+    "ge": lambda a, b: a >= b,
+}
+
+
+def _compared(attr: object, values: list[int]) -> int | None:
+    """0 or 1; values that fit 32 bits are compared as 32-bit numbers."""
+    if not isinstance(attr, tuple) or str(attr[0]) not in _RELATIONS or not all(abs(v) < 1 << 32 for v in values[:2]):
+        return None
+    a, b = (v & 0xFFFFFFFF for v in values[:2])
+    if len(attr) > 1 and attr[1]:
+        a, b = (v - (1 << 32) if v >> 31 else v for v in (a, b))
+    result = _RELATIONS[str(attr[0])](a, b)
+    if len(values) > 2 and len(attr) > 2:
+        third = bool(values[2] & 1)
+        result = {"and": result and third, "or": result or third}.get(str(attr[2]), result is not third)
+    return int(result)
