@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from validator.differential.cases import Case, Inputs, is_written
-from validator.differential.judge import Expected, judge
+from validator.differential.judge import Expected
 from validator.differential.numbers import is_float
 from validator.differential.runner import ReferenceFailed, Runner
 from validator.manifest.contract import Role
@@ -69,12 +69,12 @@ class Visibility:
             self.tried.add(mutant)
             if mutant not in self.visible and self._budget > 0:
                 self._budget -= 1
-                if self._differs(case, wrong, expected):
+                if self._differs(case, inputs, wrong, expected):
                     self.visible.add(mutant)
 
-    def _differs(self, case: Case, wrong: Inputs, expected: Mapping[str, Expected]) -> bool:
+    def _differs(self, case: Case, inputs: Inputs, wrong: Inputs, expected: Mapping[str, Expected]) -> bool:
         try:
             result = self._runner.trusted(case, wrong)
         except ReferenceFailed:
             return True  # a mistake that breaks the reference itself would not go unnoticed
-        return bool(judge(self._runner.contract, expected, result))
+        return bool(self._runner.judged(inputs, expected, result))

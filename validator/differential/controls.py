@@ -11,10 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from validator.differential.cases import Inputs
-from validator.differential.judge import Expected, judge
+from validator.differential.judge import Expected
 from validator.differential.numbers import Array, is_float
-from validator.differential.runner import Outputs
-from validator.manifest.contract import KernelContract
+from validator.differential.runner import Outputs, Runner
 
 __all__ = ["CONTROLS", "Controlled", "controls"]
 
@@ -42,9 +41,7 @@ class Controlled:
         return not self.passed and not self.refused
 
 
-def controls(
-    contract: KernelContract, inputs: Inputs, expected: Mapping[str, Expected], other: Outputs | None
-) -> Controlled:
+def controls(runner: Runner, inputs: Inputs, expected: Mapping[str, Expected], other: Outputs | None) -> Controlled:
     """Judge every control of every output. `other`: right results of another case with the same sizes."""
     refused, passed, same = [], [], []
     right = {name: want.native for name, want in expected.items()}
@@ -53,7 +50,7 @@ def controls(
             told = f"{control} of {name}"
             if _equal(wrong, want):
                 same.append(told)
-            elif judge(contract, expected, {**right, name: wrong}):
+            elif runner.judged(inputs, expected, {**right, name: wrong}):
                 refused.append(told)
             else:
                 passed.append(told)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from validator.differential.adequacy import Visibility
-from validator.differential.cases import Case, Inputs, build, cases
+from validator.differential.cases import Case, Inputs, cases
 from validator.differential.controls import Controlled, controls
 from validator.differential.judge import Expected, Fault, FaultKind
 from validator.differential.plans import attributed, differing, follow
@@ -125,7 +125,7 @@ _NOTHING = "def run(*arguments):\n    pass\n"
 
 def refuses_nothing_done(runner: Runner, case: Case) -> bool:
     """Whether the same judgement, over a real process, refuses a candidate that does nothing at all."""
-    inputs = build(runner.contract, case)
+    inputs = runner.build(case)
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "nothing.py").write_text(_NOTHING)
         with Worker("nothing:run", Path(folder), runner.candidate.limits) as worker:
@@ -152,15 +152,16 @@ class Done:
 @np.errstate(all="ignore")
 def run_case(runner: Runner, case: Case, other: Outputs | None = None) -> Done:
     """Two calls with two poisons, the plan's calls, then the controls."""
-    inputs = build(runner.contract, case)
+    inputs: Inputs = {}
     try:
+        inputs = runner.build(case)
         expected = runner.expect(case, inputs)
         faults, first = _twice(runner, case, inputs, expected)
         if first is not None and not faults:
             faults = follow(runner, case, inputs, expected, first)
     except ReferenceFailed as error:
         return Done(CaseResult(case, unusable=str(error)), inputs)
-    controlled = controls(runner.contract, inputs, expected, other)
+    controlled = controls(runner, inputs, expected, other)
     return Done(CaseResult(case, tuple(faults), controlled), inputs, expected)
 
 

@@ -88,6 +88,8 @@ def _metadata(name: str, want: Expected, got: Array | None) -> list[Fault]:
 
 def _values(contract: KernelContract, name: str, want: Expected, got: Array) -> Iterator[Fault]:
     tolerance = contract.tolerance
+    if tolerance.policy == "property":
+        return  # a checker of the base revision decides, see `Runner.judged`
     judged = ~want.unspecified
     if not is_float(got.dtype):
         away = np.abs(got.astype(np.float64) - want.native.astype(np.float64))

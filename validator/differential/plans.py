@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from validator.differential.cases import Case, Inputs, build, copied, float_arguments
+from validator.differential.cases import Case, Inputs, copied, float_arguments
 from validator.differential.judge import Expected, Fault, FaultKind, judge
 from validator.differential.numbers import Source, derived, largest
 from validator.differential.runner import Outputs, Played, Runner
@@ -110,7 +110,7 @@ def attributed(
 
 def _same_buffer(runner: Runner, case: Case, inputs: Inputs, expected: Expectation, first: Outputs) -> list[Fault]:
     other = replace(case, seed=derived(case.seed, "new values"))
-    fresh = build(runner.contract, other)
+    fresh = runner.build(other)
     return _judged(runner, other, fresh, runner.expect(other, fresh), "with new values in the same buffers")
 
 
@@ -143,7 +143,7 @@ def _recheck(runner: Runner, case: Case, inputs: Inputs, expected: Expectation, 
     if kept.outputs is None or kept.faults:
         return list(kept.faults)
     other = replace(case, seed=derived(case.seed, "later"))
-    later = build(runner.contract, other)
+    later = runner.build(other)
     faults = list(runner.play(other, later, runner.expect(other, later)).faults)
     reply = runner.candidate.recall(kept.nonce, kept.placed.lengths)
     if reply.result is None:
@@ -164,7 +164,7 @@ def _interleaved(runner: Runner, case: Case, inputs: Inputs, expected: Expectati
         variants=(),
         layouts=(),
     )
-    other = build(runner.contract, between)
+    other = runner.build(between)
     expected_between = runner.expect(between, other)
     faults = _judged(runner, between, other, expected_between, "after a call of other sizes", slot=_OTHER)
     again = runner.play(case, inputs, expected)

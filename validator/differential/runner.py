@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from validator.differential.buffers import PATTERNS, Placed, code_of, place, poisoned
-from validator.differential.cases import Case, Inputs, float_arguments, is_written, judged_arguments
+from validator.differential.cases import Case, Inputs, build, float_arguments, is_written, judged_arguments
 from validator.differential.errors import DifferentialError
 from validator.differential.judge import Expected, Fault, FaultKind, judge, yardstick
 from validator.differential.numbers import Array, Source, derived, eps_of, is_float
@@ -63,6 +63,10 @@ class Runner:
     reference: Worker
     baseline: Worker
     """The trusted implementation; the same worker as `reference` when the contract names no other."""
+    checker: Worker | None = None
+    """Decides about values under the tolerance policy `property`."""
+    generator: Worker | None = None
+    """Makes the arguments where the contract cannot describe them."""
     wide: bool = True
     """False once the reference has refused float64: its own types then serve as the exact result too."""
     calls: int = 0
@@ -124,8 +128,48 @@ class Runner:
         outputs, faults = self.collected(case, placed, reply.result)
         faults += self._disturbed(placed, reply.result)
         if not any(f.kind is FaultKind.METADATA for f in faults):
-            faults += judge(self.contract, expected, outputs)
+            faults += self.judged(inputs, expected, outputs)
         return Played(tuple(faults), outputs, nonce, placed)
+
+    def judged(self, inputs: Inputs, expected: Mapping[str, Expected], outputs: Outputs) -> list[Fault]:
+        """Every fault of these outputs. Under the policy `property`, the checker decides about values."""
+        faults = judge(self.contract, expected, outputs)
+        if self.checker is None or faults:
+            return faults
+        # Outputs that only the result fills say nothing beforehand; the checker gets the inputs and the results.
+        given = {n: v for n, v in inputs.items() if self.contract.values[n][0] not in _FILLED}
+        placed = place({**given, **{f"result {n}": outputs[n] for n in expected}})
+        reply = self.checker.call(placed.call(0))
+        if reply.outcome is Outcome.ERROR:
+            return [Fault(FaultKind.VALUE, "", f"{self.checker.target}: {reply.detail[:400]}")]
+        if reply.result is None:
+            raise ReferenceFailed(f"{self.checker.target} gives no answer: {reply.outcome} {reply.detail[:300]}")
+        holds = len(reply.result.data) == 1 and _DTYPES[reply.result.returns[0].dtype] == np.bool_
+        if not holds:
+            raise ReferenceFailed(f"{self.checker.target} returns no bool")
+        right = np.frombuffer(reply.result.data[0], np.bool_)
+        return [] if right.all() else [Fault(FaultKind.VALUE, "", f"{self.checker.target} does not hold")]
+
+    def build(self, case: Case) -> Inputs:
+        """The case's data: from the contract, or from the generator that it names. Raises `ReferenceFailed`."""
+        inputs = build(self.contract, case)
+        if self.generator is None:
+            return inputs
+        numbers = {"seed": case.seed % (1 << 62), **dict(case.dims)}
+        reply = self.generator.call(place(numbers).call(0))
+        filled = [
+            n for n, v in inputs.items() if isinstance(v, np.ndarray) and self.contract.values[n][0] not in _FILLED
+        ]
+        if reply.result is None or len(reply.result.returns) != len(filled):
+            raise ReferenceFailed(
+                f"{self.generator.target} must return {len(filled)} arrays ({', '.join(filled)}): {reply.detail[:300]}"
+            )
+        for name, array, data in zip(filled, reply.result.returns, reply.result.data, strict=True):
+            due = inputs[name]
+            if array.form == 4 or (array.shape, _DTYPES[array.dtype]) != (due.shape, due.dtype):
+                raise ReferenceFailed(f"{self.generator.target}: {name} must be {due.dtype.name}{list(due.shape)}")
+            inputs[name] = np.frombuffer(data, due.dtype).reshape(due.shape).copy()
+        return inputs
 
     def collected(self, case: Case, placed: Placed, result: Result) -> tuple[Outputs, list[Fault]]:
         """The outputs, copied out of what came back, and what is wrong with their form."""

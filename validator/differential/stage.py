@@ -117,7 +117,12 @@ def runner_for(contract: KernelContract, trees: Trees, limits: Limits | None = N
         baseline = reference
         if contract.baseline is not None:
             baseline = stack.enter_context(Worker(contract.baseline, trees.base, limits))
-        yield Runner(contract, candidate, reference, baseline)
+        checker = generator = None
+        if contract.tolerance.policy == "property" and contract.tolerance.checker is not None:
+            checker = stack.enter_context(Worker(contract.tolerance.checker, trees.base, limits))
+        if contract.generator is not None:
+            generator = stack.enter_context(Worker(contract.generator, trees.base, limits))
+        yield Runner(contract, candidate, reference, baseline, checker, generator)
 
 
 def granted(
@@ -143,7 +148,7 @@ def granted(
 
 def _as_contract(grant: object, asked: Tolerance) -> Tolerance:
     keys = {k: v for k in ("rms_ratio", "max_ratio", "atol", "rtol", "ulp") if (v := getattr(grant, k)) is not None}
-    return Tolerance.model_construct(policy=str(getattr(grant, "kind", asked.policy)), **keys)
+    return Tolerance.model_construct(policy=str(getattr(grant, "kind", asked.policy)), checker=asked.checker, **keys)
 
 
 def _within(asked: Tolerance, cap: Tolerance) -> bool:

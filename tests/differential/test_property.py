@@ -1,0 +1,105 @@
+"""Checkers and generators of the base revision: where no element has one right value, or values hang together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from validator.differential.engine import KernelResult, run_kernel
+from validator.differential.stage import Trees, runner_for
+from validator.manifest.contract import KernelContract
+from validator.run.sandbox import Limits
+
+STOCK = '''
+import numpy as np
+
+def top(x, out):
+    out[...] = np.argsort(-x, axis=-1, kind="stable")[:, : out.shape[1]]
+
+def is_top(x, chosen):
+    """Any order among equals; the values must be the largest, and no place may occur twice."""
+    best = -np.sort(-x, axis=-1)[:, : chosen.shape[1]]
+    inside = np.all((chosen >= 0) & (chosen < x.shape[1]))
+    if not inside:
+        return np.bool_(False)
+    got = -np.sort(-np.take_along_axis(x, chosen.astype(np.int64), axis=-1), axis=-1)
+    distinct = all(len(set(row)) == len(row) for row in chosen.tolist())
+    return np.bool_(np.array_equal(got, best) and distinct)
+
+def makes_few_values(seed, b, k, d):
+    rng = np.random.default_rng(seed)
+    return (rng.integers(0, 3, (b, d)).astype(np.float32),)
+
+def makes_the_wrong_shape(seed, b, k, d):
+    return (np.zeros((b + 1, d), np.float32),)
+'''
+FAST = """
+import numpy as np
+
+def from_behind(x, out):
+    order = x.shape[1] - 1 - np.argsort(-x[:, ::-1], axis=-1, kind="stable")
+    out[...] = order[:, : out.shape[1]]
+
+def repeats_the_best(x, out):
+    out[...] = np.argmax(x, axis=-1)[:, None]
+
+def second_best(x, out):
+    out[...] = np.argsort(-x, axis=-1, kind="stable")[:, 1 : out.shape[1] + 1]
+"""
+
+
+def judged(tmp_path: Path, function: str, **changes: Any) -> KernelResult:
+    for side, name, text in (("head", "fast", FAST), ("base", "stock", STOCK)):
+        (tmp_path / side).mkdir()
+        (tmp_path / side / f"{name}.py").write_text(text)
+    contract = KernelContract.model_validate(
+        {
+            "match": "top",
+            "candidate": f"fast:{function}",
+            "reference": "stock:top",
+            "dims": ["B in 1..4", "K in 1..4", "D in 5..20"],
+            "tolerance": {"policy": "property", "checker": "stock:is_top"},
+            "args": [
+                {"name": "x", "role": "activation", "dtype": "float32", "shape": ["B", "D"]},
+                {"name": "out", "role": "output", "dtype": "int32", "shape": ["B", "K"]},
+            ],
+            **changes,
+        }
+    )
+    trees = Trees(tmp_path / "head", tmp_path / "base")
+    with runner_for(contract, trees, Limits(wall=10)) as runner:
+        return run_kernel(runner, 3, 5)
+
+
+def test_another_order_of_ties_passes_where_the_checker_allows_it(tmp_path: Path) -> None:
+    result = judged(tmp_path, "from_behind")
+    assert [r.faults for r in result.of("failed")] == []
+    assert result.of("unusable") == []
+    assert result.of("passed")
+    assert result.sound
+
+
+def test_another_order_of_ties_fails_where_the_reference_decides(tmp_path: Path) -> None:
+    result = judged(tmp_path, "from_behind", tolerance={"policy": "exact"})
+    assert any(v == "tied" for r in result.of("failed") for _, v in r.case.variants)
+
+
+@pytest.mark.parametrize("function", ["repeats_the_best", "second_best"])
+def test_what_breaks_the_property_is_refused(tmp_path: Path, function: str) -> None:
+    result = judged(tmp_path, function)
+    assert len(result.of("failed")) > len(result.planned) // 2
+    assert any("is_top" in f.message for r in result.of("failed") for f in r.faults)
+
+
+def test_a_generator_makes_the_arguments(tmp_path: Path) -> None:
+    """Every row then has ties, so an order that the reference does not share fails in every case with more than one."""
+    result = judged(tmp_path, "from_behind", tolerance={"policy": "exact"}, generator="stock:makes_few_values")
+    assert len(result.of("failed")) > len(result.planned) // 2
+
+
+def test_a_generator_that_breaks_the_contract_leaves_every_case_unjudged(tmp_path: Path) -> None:
+    result = judged(tmp_path, "from_behind", generator="stock:makes_the_wrong_shape")
+    assert len(result.of("unusable")) == len(result.planned)
+    assert "x must be float32" in result.of("unusable")[0].unusable
