@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from validator.ordering.artifacts import audit_artifacts
 
 from validator.manifest.contract import KernelContract, Step
 from validator.manifest.load import load_contract
+from validator.ordering.artifacts import audit_artifacts
 from validator.ordering.result import AccessRow, Audit, KernelAudit
 from validator.ordering.sass.tools import INSTALL_HINT
 from validator.verdict.model import Finding, Severity
@@ -31,14 +31,24 @@ def fixtures() -> Path:
 
 
 @pytest.fixture(scope="session")
-def audited() -> Auditor:
-    """`audited(name, data, kernels, steps)`: one file's audit; machine code without its tools is a visible skip."""
+def audited_together() -> Auditor:
+    """`audited_together(files, kernels, steps)`: one audit of several (name, data); no disassembler: a visible skip."""
 
-    def run(name: str, data: bytes, kernels: tuple[KernelContract, ...], steps: tuple[Step, ...] = ()) -> Audit:
-        audit = audit_artifacts(((name, data),), kernels, steps)
+    def run(files: list[tuple[str, bytes]], kernels: tuple[KernelContract, ...], steps: tuple[Step, ...] = ()) -> Audit:
+        audit = audit_artifacts(files, kernels, steps)
         if any(s.fix == INSTALL_HINT for s in audit.skipped):
             pytest.skip(f"no disassembler: {INSTALL_HINT}")
         return audit
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def audited(audited_together: Auditor) -> Auditor:
+    """`audited(name, data, kernels, steps)`: the audit of one file."""
+
+    def run(name: str, data: bytes, kernels: tuple[KernelContract, ...], steps: tuple[Step, ...] = ()) -> Audit:
+        return audited_together([(name, data)], kernels, steps)
 
     return run
 

@@ -82,6 +82,22 @@ def _compare_early(wanted: list[Row], kernel: KernelAudit, said: str) -> None:
     assert not left, f"not labelled: {dict(left)}\n{said}"
 
 
+PAIRS = sorted(p.name for p in (FIXTURES / "rules").iterdir())
+
+
+@pytest.mark.sass
+@pytest.mark.parametrize("kind", ["bad", "good"])
+@pytest.mark.parametrize("rule", PAIRS)
+def test_a_bad_folder_shows_its_rule_and_the_good_one_does_not(rule: str, kind: str, folder, audited_together):
+    """Everything of a folder at once, as people audit it: rules that compare builds or launches need that."""
+    labels = folder(f"rules/{rule}/{kind}")
+    files = [p for p in sorted(labels.path.iterdir()) if p.suffix in (".ptx", ".cubin")]
+    audit: Audit = audited_together([(p.name, p.read_bytes()) for p in files], labels.kernels, labels.steps)
+    assert not audit.skipped
+    found = {f.rule for f in (*audit.findings, *(f for k in audit.kernels for f in k.findings))}
+    assert (f"order/{rule}" in found) is (kind == "bad"), sorted(found)
+
+
 @pytest.mark.parametrize("name", FOLDERS)
 def test_a_label_says_why_an_honest_tool_may_say_less(name: str, folder):
     for expect in folder(name).expectations:
