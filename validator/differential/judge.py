@@ -141,20 +141,18 @@ def _relative(
     whole = float(_ratio(error, yard, None))
     bad = np.zeros(got.shape, bool)
     worst = 0.0
-    if whole > _widened(tolerance.rms_ratio, int(finite.sum())):
+    if whole > tolerance.rms_ratio * _widened(yard, None):
         bad |= error > tolerance.max_ratio * yard
         worst = whole
     for axes, along in _slices(got.ndim):
-        count = np.sum(finite, axis=axes)
         ratio = _ratio(error, yard, axes)
-        over = ratio > _widened(tolerance.rms_ratio, count)
+        over = ratio > tolerance.rms_ratio * _widened(yard, axes)
         if np.any(over):
             worst = max(worst, float(np.where(over, ratio, 0).max()))
             bad |= _spread_back(over, along, got.ndim) & (error > tolerance.rms_ratio * yard)
     row = np.sqrt(np.mean(yard**2, axis=-1, keepdims=True)) if yard.ndim else yard
-    in_row = np.sum(finite, axis=-1, keepdims=True) if yard.ndim else np.ones(())
-    limit = _widened(2 * tolerance.max_ratio, in_row) * np.maximum(row, yard)
-    bad |= finite & (error > limit)
+    widened = np.expand_dims(_widened(yard, (yard.ndim - 1,)), -1) if yard.ndim else _widened(yard, None)
+    bad |= finite & (error > 2 * tolerance.max_ratio * widened * np.maximum(row, yard))
     if bad.any():
         worst = max(worst, float((error[bad] / np.maximum(yard[bad], np.finfo(float).tiny)).max()))
         figures: dict[str, int | float | str] = {
@@ -183,9 +181,16 @@ def _ratio(error: F64, yard: F64, axes: tuple[int, ...] | None) -> F64:
     return np.asarray(np.sqrt(np.divide(up, np.maximum(down, np.finfo(float).tiny))))
 
 
-def _widened(limit: float, count: Any) -> Any:
-    """The limit for a pool of so many elements: ratios over a handful are noise."""
-    return limit * (1 + 3 / np.sqrt(np.maximum(count, 1)))
+def _widened(yard: F64, axes: tuple[int, ...] | None) -> Any:
+    """How much wider the limit is for a pool: a ratio over a handful of elements is noise.
+
+    What counts is not how many elements there are but how many carry the error: (sum y^2)^2 / sum y^4.
+    """
+    top = np.max(yard, axis=axes, keepdims=True, initial=np.finfo(float).tiny)
+    squares = np.square(yard / top)
+    total, carried = np.sum(squares, axis=axes), np.sum(squares**2, axis=axes)
+    count = np.maximum(total**2 / np.maximum(carried, np.finfo(float).tiny), 1)
+    return 1 + 3 / np.sqrt(count)
 
 
 def _class(values: F64) -> NDArray[np.int8]:
