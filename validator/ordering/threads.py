@@ -11,7 +11,7 @@ Assumed: `elect.sync` elects the lowest lane.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from enum import Enum, auto
 from typing import NamedTuple
 
@@ -21,10 +21,9 @@ import numpy.typing as npt
 from validator.ordering.dataflow import Flow
 from validator.ordering.program import Const, Guard, Op, Operand, Operation, Order, Special
 from validator.ordering.slices import Node, Solver
+from validator.ordering.vectors import RULES, Vector, as_numbers, compared, lut, ones, signed, wrap
 
 __all__ = ["Agreement", "Threads", "describe"]
-
-Vector = npt.NDArray[np.int64]
 
 
 class Agreement(Enum):
@@ -212,7 +211,7 @@ class Threads(Solver[_Value]):
 
     def _operand(self, operand: Operand, index: int) -> _Value:
         if isinstance(operand, Const):
-            return np.full(self.size, _wrap(operand.value), dtype=np.int64)
+            return np.full(self.size, wrap(operand.value), dtype=np.int64)
         if isinstance(operand, Operation):
             return self._operation(operand, index)
         sites = self.flow.reach(operand, index, self.program.guard(index))
@@ -256,7 +255,7 @@ class Threads(Solver[_Value]):
         if op is Op.SPECIAL:
             return self._special(operation.attr)
         if op is Op.ELECT:
-            return self._in_first_row(_as_numbers(self._numbers % 32 == 0))
+            return self._in_first_row(as_numbers(self._numbers % 32 == 0))
         if op in (Op.PARAM, Op.PARAM_ADDRESS, Op.SYMBOL):
             return _UNIFORM
         if op is Op.LOAD:
@@ -314,29 +313,30 @@ class Threads(Solver[_Value]):
         op, width = operation.op, operation.width
         with np.errstate(all="ignore"):
             if op is Op.COMPARE:
-                return _compared(operation.attr, v)
+                result = compared(operation.attr, v)
+                return _VARYING if result is None else result
             if op is Op.SELECT:
                 return np.where(v[2] != 0, v[0], v[1])
             if op is Op.EXTRACT and isinstance(operation.attr, tuple):
                 low, bits = int(operation.attr[0]), int(operation.attr[1])
-                return (v[0] >> min(low, 63)) & _ones(bits)
+                return (v[0] >> min(low, 63)) & ones(bits)
             if op is Op.PACK:
                 part = max(1, width // len(v))
                 total = np.zeros(self.size, dtype=np.int64)
                 for number, value in enumerate(v):
                     if part * number < 64:
-                        total |= (value & _ones(part)) << (part * number)
+                        total |= (value & ones(part)) << (part * number)
                 return total
             if op is Op.LOP3 and isinstance(operation.attr, int) and len(v) == 3:
-                return _lut(operation.attr, v) & _ones(width)
+                return lut(operation.attr, v) & ones(width)
             if op is Op.SHR:
                 shift = np.clip(v[1], 0, 63)
-                value = _signed(v[0], width) if operation.attr == "s" else v[0] & _ones(width)
-                return (value >> shift) & _ones(width)
-            rule = _VECTOR_RULES.get(op)
+                value = signed(v[0], width) if operation.attr == "s" else v[0] & ones(width)
+                return (value >> shift) & ones(width)
+            rule = RULES.get(op)
             if rule is None:
                 return _VARYING
-            return rule(v) & _ones(width)
+            return rule(v) & ones(width)
 
     def _selected(self, values: list[_Value]) -> _Value:
         condition = values[2]
@@ -392,7 +392,7 @@ class Threads(Solver[_Value]):
         if ((value != 0) != first).any():
             return _VARYING
         if mode in ("any", "all"):
-            return _as_numbers(first)
+            return as_numbers(first)
         if mode == "uni":
             return np.ones(self.size, dtype=np.int64)
         return _VARYING if first.any() else np.zeros(self.size, dtype=np.int64)
@@ -409,10 +409,6 @@ def _whole_warp(clamp: _Value) -> bool:
     return isinstance(clamp, np.ndarray) and bool(((clamp & 0x1F1F) == 0x1F).all())
 
 
-def _as_numbers(bits: npt.NDArray[np.bool_]) -> Vector:
-    return bits.astype(np.int64)
-
-
 def _kind(value: _Value) -> Agreement:
     if isinstance(value, Agreement):
         return value
@@ -424,101 +420,3 @@ def _kind(value: _Value) -> Agreement:
 def _least(kinds: set[Agreement]) -> Agreement:
     """How far values agree that are made of such values."""
     return next((k for k in (_VARYING, _BY_THREAD) if k in kinds), _UNIFORM)
-
-
-def _wrap(value: int) -> int:
-    value &= (1 << 64) - 1
-    return value - (1 << 64) if value >> 63 else value
-
-
-def _ones(width: int) -> np.int64:
-    return np.int64(-1) if width >= 64 else np.int64((1 << max(width, 1)) - 1)
-
-
-def _signed(value: Vector, width: int) -> Vector:
-    if width >= 64:
-        return value
-    masked = value & _ones(width)
-    return masked - ((masked >> (width - 1)) << width)
-
-
-def _lut(table: int, v: list[Vector]) -> Vector:
-    """Three-input logic: bit (a<<2 | b<<1 | c) of the table, for every bit position."""
-    a, b, c = v
-    result = np.zeros_like(a)
-    for row in range(8):
-        if table >> row & 1:
-            result |= (a if row & 4 else ~a) & (b if row & 2 else ~b) & (c if row & 1 else ~c)
-    return result
-
-
-def _product(v: list[Vector]) -> Vector:
-    result = v[0]
-    for value in v[1:]:
-        result = result * value
-    return result
-
-
-def _total(v: list[Vector]) -> Vector:
-    result = v[0]
-    for value in v[1:]:
-        result = result + value
-    return result
-
-
-def _reduced(function: Callable[[Vector, Vector], Vector]) -> Callable[[list[Vector]], Vector]:
-    def apply(v: list[Vector]) -> Vector:
-        result = v[0]
-        for value in v[1:]:
-            result = function(result, value)
-        return result
-
-    return apply
-
-
-_VECTOR_RULES: dict[Op, Callable[[list[Vector]], Vector]] = {
-    Op.COPY: lambda v: v[0],
-    Op.ADD: _total,
-    Op.SUB: lambda v: v[0] - v[1],
-    Op.MUL: _product,
-    Op.SHL: lambda v: np.where(v[1] < 63, v[0] << np.clip(v[1], 0, 62), 0),
-    Op.AND: _reduced(np.bitwise_and),
-    Op.OR: _reduced(np.bitwise_or),
-    Op.XOR: _reduced(np.bitwise_xor),
-    Op.NOT: lambda v: ~v[0],
-    Op.NEG: lambda v: -v[0],
-    Op.MIN: _reduced(np.minimum),
-    Op.MAX: _reduced(np.maximum),
-    Op.DIV: lambda v: v[0] // np.where(v[1] == 0, 1, v[1]),
-    Op.REM: lambda v: v[0] % np.where(v[1] == 0, 1, v[1]),
-}
-
-_RELATIONS: dict[str, Callable[[Vector, Vector], npt.NDArray[np.bool_]]] = {
-    "eq": lambda a, b: a == b,
-    "ne": lambda a, b: a != b,
-    "lt": lambda a, b: a < b,
-    "le": lambda a, b: a <= b,
-    "gt": lambda a, b: a > b,
-    "ge": lambda a, b: a >= b,
-}
-
-
-def _compared(attr: object, v: list[Vector]) -> _Value:
-    if not isinstance(attr, tuple) or str(attr[0]) not in _RELATIONS or len(v) < 2:
-        return _VARYING
-    signed = bool(attr[1]) if len(attr) > 1 else True
-    # The compared width is not said: values that fit 32 bits, signed or not, are compared as 32-bit numbers.
-    a, b = v[0], v[1]
-    if all(((x >= -(1 << 31)) & (x < 1 << 32)).all() for x in (a, b)):
-        a, b = (_signed(a, 32), _signed(b, 32)) if signed else (a & _ones(32), b & _ones(32))
-    elif not signed:
-        return _with_third(_RELATIONS[str(attr[0])](a.view(np.uint64), b.view(np.uint64)), attr, v)
-    return _with_third(_RELATIONS[str(attr[0])](a, b), attr, v)
-
-
-def _with_third(result: npt.NDArray[np.bool_], attr: tuple[object, ...], v: list[Vector]) -> Vector:
-    """A comparison may be combined with another predicate."""
-    if len(v) > 2 and len(attr) > 2:
-        other = v[2] != 0
-        result = {"and": result & other, "or": result | other, "xor": result ^ other}.get(str(attr[2]), result)
-    return _as_numbers(result)
