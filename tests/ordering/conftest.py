@@ -32,7 +32,6 @@ from validator.ordering.program import (
 )
 from validator.ordering.result import KernelAudit
 
-
 ZERO, ONE = Const(0), Const(1)
 
 
