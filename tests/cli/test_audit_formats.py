@@ -274,6 +274,24 @@ def test_sarif_of_a_place_without_a_line_or_with_an_odd_path():
     assert uri == "abs/na%20me%FF%23%3F.cubin"
 
 
+@pytest.mark.parametrize(
+    ("source", "uri", "line"),
+    [
+        ("csrc/k.cu:12", "csrc/k.cu", 12),
+        ("/src/k.cu:12", "build/a.cubin", 1),
+        ("../k.cu:12", "build/a.cubin", 1),
+        ("", "build/a.cubin", 1),
+        ("k.cu:" + "9" * 30, "build/a.cubin", 1),
+    ],
+)
+def test_sarif_points_at_the_source_where_it_lies_in_the_repository(source: str, uri: str, line: int):
+    found = replace(finding(), where=Location("build/a.cubin", pc=16, source=source))
+    (result,) = _check_sarif(findings_log([found], "ordering", "", []))
+    physical = result["locations"][0]["physicalLocation"]
+    assert (physical["artifactLocation"]["uri"], physical["region"]["startLine"]) == (uri, line)
+    assert result["properties"]["artifact"] == "build/a.cubin"
+
+
 # Drift.
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from validator.ordering.result import Audit, KernelAudit
 from validator.report import audit_words as words
 from validator.report.markdown import BUDGET, SIGNS, VERDICTS
-from validator.report.words import by_weight, place, plural
+from validator.report.words import by_weight, plural
 from validator.text import code, fenced, markdown, shorten
 from validator.verdict.model import Finding, Severity, Status
 
@@ -98,7 +98,7 @@ def _kernel(kernel: KernelAudit, builds: list[KernelAudit]) -> str:
 
 def _finding(finding: Finding) -> str:
     lines = [f"**{markdown(shorten(finding.message, 600))}**  "]
-    spot = place(finding.where)
+    spot = words.spot_words(finding.where)
     lines.append(f"{code(finding.id)}" + (f" at {code(shorten(spot, 200))}" if spot else ""))
     lines += [""] + [f"{n}. {markdown(shorten(s, 300))}" for n, s in enumerate(finding.steps[:12], 1)]
     if len(finding.steps) > 12:

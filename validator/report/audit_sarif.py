@@ -7,6 +7,7 @@ URIs, no reliance on embedded links. What is cut is said in the log itself, neve
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable
 from typing import Any
 from urllib.parse import quote
@@ -28,6 +29,8 @@ MAX_RESULTS = 25_000
 _MAX_STEPS = 100
 _MAX_RELATED = 50
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+
+_SOURCE = re.compile(r"(.+):(\d{1,9})")
 
 _LEVELS = {Severity.ERROR: "error", Severity.UNPROVEN: "warning", Severity.WARNING: "warning", Severity.NOTE: "note"}
 
@@ -96,7 +99,11 @@ def _result(finding: Finding, rule: int) -> dict[str, Any]:
         "message": {"text": text},
         "locations": [_location(finding.where)],
         "partialFingerprints": {"primaryLocationLineHash": f"{_hash(finding)}:1"},
-        "properties": {"id": finding.id, "severity": finding.severity.value},
+        "properties": {
+            "id": finding.id,
+            "severity": finding.severity.value,
+            "artifact": visible(finding.where.path),
+        },
     }
     if finding.steps:
         result["codeFlows"] = [{"threadFlows": [{"locations": _steps(finding)}]}]
@@ -129,6 +136,10 @@ def _location(where: Location) -> dict[str, Any]:
 
 
 def _physical(where: Location) -> dict[str, Any]:
+    """The source line where it is known and lies below the root, which is what reviewers see; else the artifact."""
+    source = _SOURCE.fullmatch(where.source)
+    if source and not source[1].startswith("/") and ".." not in source[1].split("/"):
+        return {"artifactLocation": {"uri": _uri(source[1])}, "region": {"startLine": max(int(source[2]), 1)}}
     region: dict[str, Any] = {"startLine": where.line or 1}
     if where.line and where.end_line and where.end_line >= where.line:
         region["endLine"] = where.end_line

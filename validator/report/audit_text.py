@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from validator.ordering.result import Audit, KernelAudit
 from validator.report import audit_words as words
 from validator.report.text import STYLES, VERDICTS, Paint, plain
-from validator.report.words import by_weight, place, plural
+from validator.report.words import by_weight, plural
 from validator.text import shorten, visible, visible_block
 from validator.verdict.model import Finding, Severity, Status
 
@@ -114,7 +114,7 @@ class _Report:
     def finding(self, finding: Finding) -> Iterator[str]:
         style = "red" if finding.severity is Severity.ERROR else "yellow"
         yield from self.wrap(finding.message, "    ", "      ")
-        spot = place(finding.where)
+        spot = words.spot_words(finding.where)
         if spot:
             yield from self.wrap(f"at {spot}", "      ", "        ", 300)
         for step in finding.steps[:STEPS]:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from validator.ordering.program import Isa, Line
 from validator.ordering.result import AccessRow, Audit, KernelAudit, ParamRef
-from validator.report.words import by_weight, plural
-from validator.verdict.model import Finding, Severity, Status, Verdict
+from validator.report.words import by_weight, place, plural
+from validator.verdict.model import Finding, Location, Severity, Status, Verdict
 
 __all__ = [
     "ORDER",
@@ -31,6 +31,7 @@ __all__ = [
     "open_findings",
     "param_words",
     "row_words",
+    "spot_words",
     "title_of",
     "verdict_of",
 ]
@@ -143,6 +144,12 @@ def line_words(line: Line) -> str:
     if line.text is not None:
         return f"PTX line {line.text}"
     return f"0x{line.pc:x}" if line.pc is not None else "unknown place"
+
+
+def spot_words(where: Location) -> str:
+    """The source line where it is known, and the place in the artifact."""
+    spot = place(where)
+    return f"{where.source}, {spot}" if where.source and where.source not in spot else spot
 
 
 def row_words(row: AccessRow) -> str:
