@@ -32,6 +32,7 @@ from validator.ordering.sass.order import settle_order
 __all__ = ["LineLookup", "SassProgram", "digest_of"]
 
 _WORD = 16
+_LOOK_BACK = 4096
 _NOWHERE = Constants(None, 0, ())
 
 LineLookup = Callable[[str, int], Line]
@@ -147,11 +148,13 @@ class SassProgram:
         if not operands:
             return ""
         wanted = Reg(operands[0])
-        # The address is loaded shortly before the call: `LDC.64 R2, c[0x4][R2]` after `MOV R2, 0x18`.
+        # The address is loaded before the call: `LDC.64 R2, c[0x4][R2]` after `MOV R2, 0x18`.
         offset: int | None = None
-        for i in range(place - 1, max(-1, place - 64), -1):
+        for i in range(place - 1, max(-1, place - _LOOK_BACK), -1):
             before = self._section[i]
-            if wanted not in definitions(before):
+            if before.defined is None:
+                before.defined = definitions(before)
+            if wanted not in before.defined:
                 continue
             operation = operations(before, self._constants)[wanted]
             if operation.op is Op.SYMBOL and isinstance(operation.attr, tuple):
