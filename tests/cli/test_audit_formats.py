@@ -280,6 +280,7 @@ def test_sarif_of_a_place_without_a_line_or_with_an_odd_path():
         ("csrc/k.cu:12", "csrc/k.cu", 12),
         ("/src/k.cu:12", "build/a.cubin", 1),
         ("../k.cu:12", "build/a.cubin", 1),
+        ("k.cu:12", "build/a.cubin", 1),
         ("", "build/a.cubin", 1),
         ("k.cu:" + "9" * 30, "build/a.cubin", 1),
     ],

@@ -30,7 +30,8 @@ _MAX_STEPS = 100
 _MAX_RELATED = 50
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 
-_SOURCE = re.compile(r"(.+):(\d{1,9})")
+_SOURCE = re.compile(r"([^/]+/.+):(\d{1,9})")
+"""A bare file name is not enough: nobody knows which folder it lies in."""
 
 _LEVELS = {Severity.ERROR: "error", Severity.UNPROVEN: "warning", Severity.WARNING: "warning", Severity.NOTE: "note"}
 
@@ -138,7 +139,7 @@ def _location(where: Location) -> dict[str, Any]:
 def _physical(where: Location) -> dict[str, Any]:
     """The source line where it is known and lies below the root, which is what reviewers see; else the artifact."""
     source = _SOURCE.fullmatch(where.source)
-    if source and not source[1].startswith("/") and ".." not in source[1].split("/"):
+    if source and ".." not in source[1].split("/"):
         return {"artifactLocation": {"uri": _uri(source[1])}, "region": {"startLine": max(int(source[2]), 1)}}
     region: dict[str, Any] = {"startLine": where.line or 1}
     if where.line and where.end_line and where.end_line >= where.line:
