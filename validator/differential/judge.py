@@ -141,18 +141,17 @@ def _relative(
     whole = float(_ratio(error, yard, None))
     bad = np.zeros(got.shape, bool)
     worst = 0.0
-    if whole > tolerance.rms_ratio * _widened(yard, None):
+    if whole > tolerance.rms_ratio * _widened(yard):
         bad |= error > tolerance.max_ratio * yard
         worst = whole
     for axes, along in _slices(got.ndim):
         ratio = _ratio(error, yard, axes)
-        over = ratio > tolerance.rms_ratio * _widened(yard, axes)
+        over = ratio > tolerance.rms_ratio * _ALONE
         if np.any(over):
             worst = max(worst, float(np.where(over, ratio, 0).max()))
             bad |= _spread_back(over, along, got.ndim) & (error > tolerance.rms_ratio * yard)
     row = np.sqrt(np.mean(yard**2, axis=-1, keepdims=True)) if yard.ndim else yard
-    widened = np.expand_dims(_widened(yard, (yard.ndim - 1,)), -1) if yard.ndim else _widened(yard, None)
-    bad |= finite & (error > 2 * tolerance.max_ratio * widened * np.maximum(row, yard))
+    bad |= finite & (error > _ALONE * tolerance.max_ratio * np.maximum(row, yard))
     if bad.any():
         worst = max(worst, float((error[bad] / np.maximum(yard[bad], np.finfo(float).tiny)).max()))
         figures: dict[str, int | float | str] = {
@@ -181,16 +180,25 @@ def _ratio(error: F64, yard: F64, axes: tuple[int, ...] | None) -> F64:
     return np.asarray(np.sqrt(np.divide(up, np.maximum(down, np.finfo(float).tiny))))
 
 
-def _widened(yard: F64, axes: tuple[int, ...] | None) -> Any:
-    """How much wider the limit is for a pool: a ratio over a handful of elements is noise.
+_ALONE = 4.0
+"""How much wider the limit is for a single sample of the error than for many: a ratio over a handful is noise.
 
-    What counts is not how many elements there are but how many carry the error: (sum y^2)^2 / sum y^4.
+A slice counts as one sample however long it is: a gate, a norm or a softmax's denominator has one rounding error, and
+all elements of its row share it.
+"""
+
+
+def _widened(yard: F64) -> float:
+    """How much wider the limit is for a whole result: 1 for very many samples of the error, `_ALONE` for one.
+
+    Counted along the axis with the fewest: (sum e)^2 / sum e^2 over the energies e of its slices.
     """
-    top = np.max(yard, axis=axes, keepdims=True, initial=np.finfo(float).tiny)
-    squares = np.square(yard / top)
-    total, carried = np.sum(squares, axis=axes), np.sum(squares**2, axis=axes)
-    count = np.maximum(total**2 / np.maximum(carried, np.finfo(float).tiny), 1)
-    return 1 + 3 / np.sqrt(count)
+    energy = np.square(yard / max(float(np.max(yard, initial=0.0)), np.finfo(float).tiny))
+    fewest = float(energy.size)
+    for axes, _ in _slices(energy.ndim):
+        of_slices = np.sum(energy, axis=axes)
+        fewest = min(fewest, float(np.sum(of_slices) ** 2 / max(np.sum(of_slices**2), np.finfo(float).tiny)))
+    return float(1 + (_ALONE - 1) / np.sqrt(max(fewest, 1.0)))
 
 
 def _class(values: F64) -> NDArray[np.int8]:
