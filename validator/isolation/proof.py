@@ -35,6 +35,7 @@ _NOT_SHOWN = (
     "what C extensions, `__getattr__` and other dynamic lookups do",
     "that attributes which only the head stores are not looked up by packages outside the tree",
     "exceptions that an evaluated and dropped condition may raise",
+    "code that reads docstrings, or the text of annotations of functions without a decorator",
     "code that lists all attributes or fields of an object (`vars`, `asdict`, `repr`, pickling)",
 )
 

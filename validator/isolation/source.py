@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from validator.change.model import FileKind, MissingFile, Tree
 from validator.isolation.syntax import lower_new_syntax
 
-__all__ = ["Corpus", "Source", "Sources"]
+__all__ = ["Corpus", "Source", "Sources", "Words"]
 
 MAX_SOURCE = 4 * 1024 * 1024
 """Bytes of one Python file that are parsed: a 50,000-line file is about 2 MB; `ast` takes about 100 times that."""
@@ -72,6 +72,30 @@ def _decode(data: bytes) -> str:
     return data.decode(encoding).replace("\r\n", "\n").replace("\r", "\n")
 
 
+@dataclass(frozen=True, slots=True)
+class Words:
+    """Names in one file."""
+
+    names: frozenset[str]
+    """Plain names, read or bound."""
+    bound: frozenset[str]
+    """Of those, the ones that some statement binds, in any scope."""
+    attributes: frozenset[str]
+
+    @classmethod
+    def of(cls, module: ast.Module | None) -> Words:
+        """Of a parsed file; all empty for one that is not."""
+        names, bound, attributes = set(), set(), set()
+        for node in ast.walk(module) if module else ():
+            if isinstance(node, ast.Name):
+                names.add(node.id)
+                if isinstance(node.ctx, ast.Store):
+                    bound.add(node.id)
+            elif isinstance(node, ast.Attribute):
+                attributes.add(node.attr)
+        return cls(frozenset(names), frozenset(bound), frozenset(attributes))
+
+
 class Corpus:
     """The bytes of many files in one piece: a search is one call, not one a file."""
 
@@ -122,6 +146,7 @@ class Sources:
         self._searched: Corpus | None = None
         self._shared: tuple[str, ...] | None = None
         self._mentions: dict[str, tuple[str, ...]] = {}
+        self._words: dict[str, Words] = {}
         self._defined: dict[str, int] = {}
         self._properties: dict[str, tuple[str, ...]] | None = None
         packages = {p.rsplit("/", 1)[0] for p in self.paths if p.endswith("/__init__.py")}
@@ -200,6 +225,12 @@ class Sources:
     def module_name(self, path: str) -> str:
         """Dotted name of the module at this path."""
         return self._names.get(path) or path.removesuffix(".py").replace("/", ".")
+
+    def words(self, path: str) -> Words:
+        """Names in a file, looked for once."""
+        if path not in self._words:
+            self._words[path] = Words.of(self.parse(path).module)
+        return self._words[path]
 
     def names(self) -> Iterable[str]:
         """Dotted names of all modules."""

@@ -9,7 +9,7 @@ from difflib import SequenceMatcher
 from enum import StrEnum
 from itertools import groupby
 
-from validator.isolation.offpath.nodes import origin_of
+from validator.isolation.offpath.nodes import inert, origin_of
 
 __all__ = ["Context", "Difference", "Kind", "Residue", "compare"]
 
@@ -249,12 +249,9 @@ class _Comparison:
 
 def _movable(node: ast.stmt, at: Context) -> bool:
     """An import or a definition whose place does not matter: nothing runs when it is made."""
-    return isinstance(node, ast.Import | ast.ImportFrom) or (
-        at.kind in ("module", "class")
-        and isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        and not node.decorator_list
-        and not any(not isinstance(d, ast.Constant) for d in [*node.args.defaults, *node.args.kw_defaults] if d)
-    )
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        return at.kind in ("module", "class") and inert(node)
+    return isinstance(node, ast.Import | ast.ImportFrom)
 
 
 def _key(node: ast.stmt) -> tuple[str, ...]:

@@ -65,7 +65,7 @@ def prove(base: Sources, head: Sources, switch: SwitchSpec, files: Sequence[tupl
     ]
     found: dict[str, list[tuple[OffForm, Sequence[Residue | Difference], World]]] = {h: [] for _, h in files}
     problems: dict[str, str] = {}
-    fresh = frozenset(n for b, h in readable for n in _new_globals(base, head, b, h))
+    fresh = frozenset(n for b, h in readable for n in head.words(h).bound - base.words(b).bound)
     pruned = {h: prune(base.parse(b), head.parse(h)) for b, h in readable}
     before = {b: pruned[h][0] for b, h in readable}
     after = {h: pruned[h][1] for _, h in readable}
@@ -102,7 +102,7 @@ def _attributes_read(world: World, paths: Iterable[str]) -> frozenset[str]:
 def _items(base: World, head: World, old: str, new: str, read: frozenset[str]) -> list[Residue | Difference]:
     left = normalise(base.residual(old), base.purity)
     right = normalise(head.residual(new), head.purity)
-    return [*compare(left, right, Harmless(new, base, head, read))]
+    return [*compare(left, right, Harmless(old, new, base, head, read))]
 
 
 def _file_proof(
@@ -147,9 +147,7 @@ def _file_proof(
 
 
 def _facts(world: World, path: str) -> Iterable[Fact]:
-    used = {
-        n.attr for n in ast.walk(world.sources.parse(path).module or ast.Module([], [])) if isinstance(n, ast.Attribute)
-    }
+    used = world.sources.words(path).attributes
     for name, value in sorted(world.facts.attributes.items()):
         if name in used:
             yield Fact(
@@ -168,18 +166,6 @@ def _facts(world: World, path: str) -> Iterable[Fact]:
                 f"`{name}` of `{function}` is {value_of(value)!r}",
                 "it is its default, and no call that can run passes anything else",
             )
-
-
-def _new_globals(base: Sources, head: Sources, old: str, new: str) -> set[str]:
-    return _assigned(head.parse(new).module) - _assigned(base.parse(old).module)
-
-
-def _assigned(module: ast.Module | None) -> set[str]:
-    return (
-        {n.id for n in ast.walk(module) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-        if module
-        else set()
-    )
 
 
 def _container_may_be_absent(base: Sources, head: Sources, switch: SwitchSpec) -> bool:

@@ -39,12 +39,12 @@ _CLOSED = frozenset({"Enum", "StrEnum", "IntEnum", "Flag", "IntFlag"})
 class Harmless:
     """Judges statements that only the head has."""
 
-    def __init__(self, path: str, base: World, head: World, read: frozenset[str]) -> None:
+    def __init__(self, old: str, path: str, base: World, head: World, read: frozenset[str]) -> None:
+        self.old = old
         self.path = path
         self.base = base
         self.head = head
-        data = base.sources.parse(path).module
-        self.used = {n.id for n in ast.walk(data) if isinstance(n, ast.Name)} if data else set()
+        self.used = base.sources.words(old).names
         """Names that the base module uses anywhere."""
         self.read = read
         """Attributes that what is left of the head's changed files reads."""
@@ -88,8 +88,8 @@ class Harmless:
                 )
             ]
         bound = alias.asname or alias.name.split(".")[0]
-        if at.kind == "module" and (bound == "*" or bound in self.used or self.base.binds(self.path, bound)):
-            known = self.base.bindings(self.path).get(bound, [])
+        if at.kind == "module" and (bound == "*" or bound in self.used or self.base.binds(self.old, bound)):
+            known = self.base.bindings(self.old).get(bound, [])
             same = (
                 isinstance(node, ast.Import)
                 and not alias.asname
@@ -124,7 +124,7 @@ class Harmless:
         self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef, at: Context
     ) -> Sequence[Residue | Difference]:
         if at.kind == "module" and (
-            self.base.binds(self.path, node.name) or node.name in self.used or hasattr(builtins, node.name)
+            self.base.binds(self.old, node.name) or node.name in self.used or hasattr(builtins, node.name)
         ):
             return [self._difference(node, at, f"`{node.name}` takes the place of a name that the base module uses")]
         for decorator in node.decorator_list:
@@ -233,7 +233,7 @@ class Harmless:
 
     def _name(self, node: ast.stmt, name: str, value: ast.expr | None, at: Context) -> Sequence[Residue | Difference]:
         if at.kind == "module":
-            if self.base.binds(self.path, name) or name in self.used or hasattr(builtins, name):
+            if self.base.binds(self.old, name) or name in self.used or hasattr(builtins, name):
                 return ()
             if value is not None and not self.head.purity(value):
                 return [self._difference(node, at, f"the value of `{name}` runs code when the module is imported")]

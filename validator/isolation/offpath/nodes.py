@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TypeVar
 
-__all__ = ["Origin", "clone", "mark_origin", "origin_of", "with_fields"]
+__all__ = ["Origin", "clone", "inert", "is_stub", "mark_origin", "origin_of", "stub", "with_fields"]
 
 _Node = TypeVar("_Node", bound=ast.AST)
 
@@ -39,6 +39,24 @@ def _at(new: _Node, old: ast.AST) -> _Node:
     if origin is not None:
         new.origin = origin  # type: ignore[attr-defined]  # ours
     return new
+
+
+def stub(node: _Node) -> _Node:
+    """A definition of the same name, place and header that nothing has to look into."""
+    short = with_fields(node, body=[])
+    short.is_stub = True  # type: ignore[attr-defined]  # ours
+    return short
+
+
+def inert(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Whether making the function runs nothing but the making."""
+    defaults = [*node.args.defaults, *(d for d in node.args.kw_defaults if d)]
+    return not node.decorator_list and all(isinstance(d, ast.Constant) for d in defaults)
+
+
+def is_stub(node: ast.AST) -> bool:
+    """Whether the definition stands for one that is the same on both sides."""
+    return getattr(node, "is_stub", False)
 
 
 def mark_origin(body: list[ast.stmt], line: int) -> list[ast.stmt]:

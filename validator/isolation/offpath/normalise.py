@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from validator.isolation.offpath.constants import name_of, negate
-from validator.isolation.offpath.nodes import clone, with_fields
+from validator.isolation.offpath.nodes import clone, is_stub, with_fields
 from validator.isolation.offpath.purity import Purity
 from validator.isolation.offpath.scopes import FunctionNode, Scope, walk_scope
 
@@ -23,7 +23,7 @@ def normalise(body: list[ast.stmt], pure: Purity) -> list[ast.stmt]:
 
 def _definition(node: ast.stmt, pure: Purity) -> ast.stmt:
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-        return _function(node, pure)
+        return node if is_stub(node) else _function(node, pure)
     if isinstance(node, ast.ClassDef):
         return with_fields(node, body=[_definition(s, pure) for s in _shape(node.body)])
     if isinstance(node, ast.If | ast.Try | ast.With):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from validator.isolation.offpath.constants import is_constant, truth
 from validator.isolation.offpath.losses import losses
-from validator.isolation.offpath.nodes import mark_origin, with_fields
+from validator.isolation.offpath.nodes import is_stub, mark_origin, with_fields
 from validator.isolation.offpath.reduce import Place, Reducer
 from validator.isolation.offpath.scopes import FunctionNode, Scope, bound_names, parameters
 
@@ -93,7 +93,7 @@ class Simplifier:
             case ast.Try():
                 return self._try(node)
             case ast.FunctionDef() | ast.AsyncFunctionDef():
-                return [self.function(node)], True
+                return [node if is_stub(node) else self.function(node)], True
             case ast.ClassDef():
                 return [self._class(node)], True
             case ast.Match():
