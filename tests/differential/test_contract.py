@@ -45,6 +45,7 @@ def test_a_good_contract_reads_back() -> None:
         ({"production": [{"B": 4}]}, "must give exactly"),
         ({"candidate": "new/model.py"}, "module:function"),
         ({"reference": None}, "needs a `reference`"),
+        ({"import_root": "../elsewhere"}, "not a folder inside the tree"),
         ({"returns": "oot"}, "did you mean 'out'"),
         ({"returns": "x"}, "not an output"),
         ({"batch": "b"}, "dimension 'b' has no range"),

@@ -323,3 +323,14 @@ def test_a_header_that_is_none_is_refused() -> None:
     for header in (bytes(HEADER.size), struct.pack("<4sHHQQ", b"VRC1", 99, 0, 0, 0), b"VRC1" + b"\xff" * 20):
         with pytest.raises(ProtocolError):
             unpack_header(header)
+
+
+def test_a_file_too_large_to_read_is_left_out(tmp_path: Path) -> None:
+    class Large(Files):
+        def read(self, path: str, limit: int = 1 << 20) -> bytes:
+            if path == "weights.bin":
+                raise RunError("has more than is read")
+            return super().read(path, limit)
+
+    files = Large({"weights.bin": (0o100644, b""), "model.py": (0o100644, b"1")})
+    assert write_tree(files, tmp_path) == 1  # type: ignore[arg-type]

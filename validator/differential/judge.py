@@ -138,6 +138,8 @@ def _relative(
     yard = np.where(finite, want.yardstick, 0.0)
     if not finite.any() or not error.any():
         return
+    if np.all(error <= min(tolerance.rms_ratio, _ALONE * tolerance.max_ratio) * yard):
+        return  # then every pool of them is within its limit too
     whole = float(_ratio(error, yard, None))
     bad = np.zeros(got.shape, bool)
     worst = 0.0

@@ -404,6 +404,8 @@ def _bad_names(contract: KernelContract) -> Iterator[str]:
 
 def _bad_callables(contract: KernelContract) -> Iterator[str]:
     """A candidate without what is needed to judge it."""
+    if contract.import_root.startswith("/") or ".." in contract.import_root.split("/"):
+        yield f"`import_root` {contract.import_root!r} is not a folder inside the tree"
     if contract.candidate is None:
         return
     if contract.reference is None:
