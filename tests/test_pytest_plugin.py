@@ -1,0 +1,54 @@
+"""The plugin, in a project of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+TESTS = """
+import validator.pytest
+
+KERNEL = dict(
+    match="scale", reference="ops:scale", dims=["B in 1..3", "D in 1..40"],
+    args=[
+        dict(name="x", role="activation", dtype="float32", shape=["B", "D"]),
+        dict(name="out", role="output", dtype="float32", shape=["B", "D"]),
+    ],
+)
+
+@validator.pytest.contract(**KERNEL)
+def test_right(differential):
+    assert differential("ops:right", cases=2).of("passed")
+
+@validator.pytest.contract(**KERNEL)
+def test_wrong(differential):
+    differential("ops:wrong", cases=2)
+
+def test_unmarked(differential):
+    pass
+"""
+OPS = """
+def scale(x, out):
+    out[...] = x * x.dtype.type(3)
+
+def right(x, out):
+    out[...] = x + x + x
+
+def wrong(x, out):
+    out[...] = x + x + x
+    out[:, 32:] = 0
+"""
+
+
+def test_a_team_can_use_the_engine_in_its_own_tests(tmp_path: Path) -> None:
+    (tmp_path / "ops.py").write_text(OPS)
+    (tmp_path / "test_ops.py").write_text(TESTS)
+    options = ["-q", "--strict-markers", "-p", "no:cacheprovider", "-p", "validator.pytest", "--validator-seed", "3"]
+    command = [sys.executable, "-m", "pytest", *options]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 1, done.stdout
+    assert "1 failed, 1 passed, 1 error" in done.stdout or "2 failed, 1 passed" in done.stdout, done.stdout
+    assert "only the last" in done.stdout
+    assert "--validator-seed 3" in done.stdout
+    assert "needs `@validator.pytest.contract(...)`" in done.stdout

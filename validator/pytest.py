@@ -1,0 +1,82 @@
+"""The differential engine in a team's own tests: `pytest -p validator.pytest`, or `addopts` in its configuration.
+
+    @validator.pytest.contract(match="scale", reference="stock.ops:scale", dims=["B in 1..4", "D in 1..64"], args=[...])
+    def test_scale(differential):
+        differential("fast.model:scale")
+
+The candidate runs confined, in a process of its own, imported from pytest's root folder. `--validator-seed` repeats a
+run; without it every run draws its own seed and prints it on failure. Safe under xdist: nothing is shared or written.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from validator.differential.engine import KernelResult
+from validator.differential.session import run_contracts
+from validator.differential.stage import Trees
+from validator.differential.text import run_text
+from validator.manifest.contract import KernelContract
+from validator.verdict.model import Status
+
+__all__ = ["Differential", "contract"]
+
+_MARK = "validator_contract"
+_Test = TypeVar("_Test", bound=Callable[..., Any])
+
+
+def contract(**table: Any) -> Callable[[_Test], _Test]:
+    """Says what the kernel under test is, with the keys of a `[[kernels]]` table; wrong ones fail at collection."""
+    KernelContract.model_validate(table)
+
+    def mark(test: _Test) -> _Test:
+        marked: _Test = getattr(pytest.mark, _MARK)(table)(test)
+        return marked
+
+    return mark
+
+
+class Differential:
+    """What the fixture hands to a test: call it with a candidate."""
+
+    def __init__(self, table: dict[str, Any], root: Path, seed: int) -> None:
+        self._table, self._root, self.seed = table, root, seed
+
+    def __call__(
+        self, candidate: str, *, tree: Path | None = None, base: Path | None = None, cases: int = 50
+    ) -> KernelResult:
+        """Run the candidate; fail the test unless it is right in every case.
+
+        `tree`: folder it is imported from; `base`: folder of the reference. Both default to pytest's root folder.
+        """
+        head = tree or self._root
+        described = KernelContract.model_validate({**self._table, "candidate": candidate})
+        ran = run_contracts([described], Trees(head, base or head), self.seed, cases)
+        ((_, result, stage),) = ran
+        (obligation,) = stage.obligations
+        if result is None or obligation.status is not Status.PROVEN:
+            pytest.fail(f"{run_text(ran, obligation.status.value)}\n--validator-seed {self.seed}", pytrace=False)
+        return result
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--validator-seed", type=int, default=None, help="repeat a differential run")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", f"{_MARK}(table): the kernel that a differential test is about")
+
+
+@pytest.fixture
+def differential(request: pytest.FixtureRequest) -> Differential:
+    """The engine, for the contract that the test is marked with."""
+    marker = request.node.get_closest_marker(_MARK)
+    if marker is None:
+        pytest.fail("the fixture `differential` needs `@validator.pytest.contract(...)` on the test", pytrace=False)
+    seed = request.config.getoption("--validator-seed")
+    return Differential(marker.args[0], request.config.rootpath, secrets.randbits(32) if seed is None else seed)
