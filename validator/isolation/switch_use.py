@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from validator.isolation.offpath.constants import UNKNOWN, is_constant, name_of, value_of
+from validator.isolation.offpath.constants import UNKNOWN, constant, is_constant, name_of, value_of
 from validator.isolation.offpath.scopes import walk_scope
 from validator.isolation.offpath.switch import SwitchSpec
 from validator.isolation.offpath.world import default_of
@@ -54,7 +54,8 @@ def _class_level(module: ast.Module) -> set[int]:
 def _uses(path: str, node: ast.AST, switch: SwitchSpec, early: bool) -> Iterator[SwitchUse]:
     def made(what: str, default: ast.expr | None, at: ast.AST) -> SwitchUse:
         shown = ast.unparse(default)[:80] if default is not None else ""
-        return SwitchUse(path, at.lineno, what, shown, _agrees(default, switch), early)  # type: ignore[attr-defined]
+        agrees = _agrees(default, switch, exactly=what == "definition")
+        return SwitchUse(path, at.lineno, what, shown, agrees, early)  # type: ignore[attr-defined]
 
     match node:
         case ast.ClassDef(body=body):
@@ -72,7 +73,9 @@ def _uses(path: str, node: ast.AST, switch: SwitchSpec, early: bool) -> Iterator
         case ast.Call(func=function, args=[ast.Constant(value=str(name)), *rest], keywords=keywords):
             called = name_of(function).split(".")[-1] or getattr(function, "attr", "")
             if called == "add_argument" and name.lstrip("-").replace("-", "_") == switch.name:
-                yield made("definition", next((k.value for k in keywords if k.arg == "default"), None), node)
+                default = next((k.value for k in keywords if k.arg == "default"), None)
+                flag = any(k.arg == "action" and value_of(k.value) == "store_true" for k in keywords)
+                yield made("definition", default or (constant(False, node) if flag else None), node)
             elif called in ("get", "getenv", "pop", "setdefault") and name == switch.name:
                 default = rest[0] if rest else next((k.value for k in keywords if k.arg == "default"), None)
                 environment = "environ" in name_of(function) or called == "getenv"
@@ -97,8 +100,8 @@ def _field_default(value: ast.expr) -> ast.expr:
     return value
 
 
-def _agrees(default: ast.expr | None, switch: SwitchSpec) -> bool | None:
-    """Whether a default as written is off, as the manifest says it is."""
+def _agrees(default: ast.expr | None, switch: SwitchSpec, *, exactly: bool) -> bool | None:
+    """Whether a default as written is off as the manifest says. `exactly`: the proof takes its value from there."""
     if default is None:
         return True
     if not is_constant(default):
@@ -108,6 +111,8 @@ def _agrees(default: ast.expr | None, switch: SwitchSpec) -> bool | None:
         return None
     if value == switch.default and type(value) is type(switch.default):
         return True
+    if exactly:
+        return False
     if switch.environment or isinstance(switch.default, str):
         text = str(value).lower()
         return text in _OFF_TEXT if switch.default in (None, False, "", "0") else text == str(switch.default).lower()

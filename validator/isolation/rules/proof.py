@@ -17,6 +17,7 @@ from validator.isolation.rules import (
     private_name,
     residue,
     shipped_kernel_changed,
+    switch_ambiguous,
     switch_at_import,
     switch_not_off,
     switch_not_read,
@@ -45,7 +46,7 @@ DISCOVERY: Check = found_by_name
 RADIUS: tuple[Check, ...] = (leak, import_cycle)
 ENTRIES: tuple[Check, ...] = (undeclared_entry, entry)
 EFFECTS: tuple[Check, ...] = (import_side_effect, monkeypatch, private_name)
-SWITCH: tuple[Check, ...] = (switch_not_off, switch_at_import, switch_not_read)
+SWITCH: tuple[Check, ...] = (switch_not_off, switch_at_import, switch_not_read, switch_ambiguous)
 STEP: tuple[Check, ...] = (dispatch_hazard,)
 SCOPE: tuple[Check, ...] = (wider_than_declared,)
 ADDED: tuple[Check, ...] = (added_for_everybody,)

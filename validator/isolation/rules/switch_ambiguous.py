@@ -1,0 +1,59 @@
+"""Several things in the tree have the switch's name.
+
+The proof takes every read of that name for a read of the switch. Where another class has an attribute of the same name,
+with another meaning, such a read may be of that one, and what was left out as "never runs" may run.
+
+To mend it, give the switch a name of its own, or write its container into the manifest (`section.name`).
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from validator.checks import finding
+from validator.isolation.analysis import Analysis, analyse
+from validator.isolation.offpath.facts import stores
+from validator.rule import Rule
+from validator.stage import StageContext
+from validator.verdict.model import Finding, Severity
+
+__all__ = ["RULE", "check"]
+
+RULE = Rule("isolation/switch-ambiguous", "several things have the switch's name", Severity.UNPROVEN)
+
+
+def check(context: StageContext) -> Iterator[Finding]:
+    analysis = analyse(context)
+    if analysis.switch is None or not any(proof.reads_switch for proof in analysis.proofs):
+        return
+    owners = dict(_owners(analysis, analysis.switch.name))
+    if len(owners) < 2:
+        return
+    shown = ", ".join(f"`{owner}` ({path}:{line})" for (path, owner), line in list(owners.items())[:4])
+    (path, _), line = list(owners.items())[1]
+    yield finding(
+        RULE,
+        path,
+        f"`{analysis.switch.name}` is an attribute of {len(owners)} classes: {shown}",
+        line=line,
+        why="a read of one of them may have been taken for a read of the switch",
+        fix="give the switch a name of its own, or write its container into the manifest",
+        identity=(analysis.switch.name,),
+    )
+
+
+def _owners(analysis: Analysis, name: str) -> Iterator[tuple[tuple[str, str], int]]:
+    """((path, class), line) of every class that keeps something of its own under the name; copies do not count."""
+    for path in analysis.head.mentions(name):
+        module = analysis.head.parse(path).module
+        for store in stores(path, module.body) if module and not analysis.is_test(path) else ():
+            if store.name == name and store.class_name and not _is_copy(store.value, name):
+                yield (path, store.class_name), store.line
+
+
+def _is_copy(value: ast.expr | None, name: str) -> bool:
+    """Whether the value is taken from something of the same name."""
+    return value is not None and any(
+        name in (getattr(n, "attr", None), getattr(n, "id", None), getattr(n, "value", None)) for n in ast.walk(value)
+    )
