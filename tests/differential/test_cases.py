@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -62,7 +63,9 @@ def test_the_same_seed_gives_the_same_cases_in_another_process(contract: KernelC
         "t = importlib.util.module_from_spec(spec); sys.modules['t'] = t; spec.loader.exec_module(t); "
         "print(t.digest(t.KernelContract.model_validate(t.CONTRACT), 7))"
     )
-    other = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=120, check=True)
+    environment = {**os.environ, "CI": "1", "PYTHONHASHSEED": "77"}
+    command = [sys.executable, "-c", source]
+    other = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=True)
     assert other.stdout.strip() == digest(contract, 7)
     assert digest(contract, 8) != digest(contract, 7)
 
