@@ -1,8 +1,8 @@
 """Isolation on a large tree, beside grimp alone: `python tests/benchmarks/bench_isolation.py`.
 
-A repository of 6,000 files (3,200 Python files, about 1.3 million lines) with the fixture's honest change on top. Prints
-the time and peak memory of the whole proof, reading git objects included, and the time that grimp needs to build the
-import graph of the same tree checked out on disk.
+A repository of 6,000 files (3,200 Python files, about 1.3 million lines) with the fixture's honest change on top.
+Prints the time and peak memory of the whole proof, reading git objects included, and the time that grimp needs to build
+the import graph of the same tree checked out on disk.
 """
 
 from __future__ import annotations

@@ -37,10 +37,10 @@ def isolate(
     """
     import os
 
-    from validator.cli.check import render
     from validator.cli.output import Progress, emit, parse_outputs, write_outputs
     from validator.pipeline import Options
     from validator.pipeline.isolate import isolate as run_isolate
+    from validator.report.formats import render
 
     files = parse_outputs(outputs, FORMATS)
     options = Options(Path(repo), base, head, rfc, policies)
