@@ -51,23 +51,23 @@ def diff(
     """
     import json
     import secrets
+    from functools import partial
 
     from validator.cli.output import Progress, emit
     from validator.differential.document import diff_document, verdict_of
-    from validator.differential.session import run_contracts, store_cases, stored_cases
+    from validator.differential.session import run_contracts, store_case, stored_cases
     from validator.differential.text import run_text
 
     contracts = _contracts(manifest, glob)
     first = stored_cases(Path(corpus)) if corpus else ()
+    keep = partial(store_case, Path(corpus)) if corpus else (lambda result: None)
     seed = secrets.randbits(32) if seed is None else seed
     progress = Progress(quiet=quiet)
     try:
         with _trees(tree, base) as trees:
-            ran = run_contracts(contracts, trees, seed, count, first, progress, trusted=base is not None)
+            ran = run_contracts(contracts, trees, seed, count, first, progress, trusted=base is not None, keep=keep)
     finally:
         progress.close()
-    if corpus:
-        store_cases(Path(corpus), [result for _, result, _ in ran if result is not None])
     if format_ == "json":
         emit(json.dumps(diff_document(seed, ran), indent=2) + "\n")
     else:

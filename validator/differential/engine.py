@@ -88,10 +88,11 @@ def run_kernel(
     first: tuple[Case, ...] = (),
     progress: Callable[[str], None] = lambda _: None,
     enough: Callable[[CaseResult], bool] = lambda _: False,
+    keep: Callable[[CaseResult], None] = lambda _: None,
 ) -> KernelResult:
     """Run all cases of a contract, or those up to the first result that is `enough`.
 
-    `first`: stored cases that are tried before the others.
+    `first`: stored cases that are tried before the others. `keep` gets each shrunk failure as soon as there is one.
     """
     planned = tuple({c.id: c for c in (*first, *cases(runner.contract, seed, count))}.values())
     result = KernelResult(planned)
@@ -108,6 +109,7 @@ def run_kernel(
             kinds = {f.kind for r in result.shrunk.values() for f in r.faults}
             if not kinds.issuperset(f.kind for f in done.result.faults):
                 result.shrunk[case.id] = shrink(runner, done.result)
+                keep(result.shrunk[case.id])
         if index % 50 == 49:
             progress(f"{runner.contract.match}: {index + 1} of {len(planned)} cases")
         if enough(done.result) or _hopeless(result):

@@ -16,7 +16,7 @@ from validator.errors import Problem, ValidatorError
 from validator.manifest.contract import KernelContract
 from validator.verdict.model import StageResult
 
-__all__ = ["Ran", "replay_case", "run_contracts", "store_cases", "stored_cases"]
+__all__ = ["Ran", "replay_case", "run_contracts", "store_case", "stored_cases"]
 
 Ran = tuple[KernelContract, KernelResult | None, StageResult]
 """A contract, what was run of it (None: nothing could be), and what that means."""
@@ -31,8 +31,12 @@ def run_contracts(
     progress: Callable[[str], None] = lambda line: None,
     *,
     trusted: bool = True,
+    keep: Callable[[CaseResult], None] = lambda result: None,
 ) -> list[Ran]:
-    """Run every contract. `trusted`: the reference does not come from the candidate's own tree."""
+    """Run every contract. `trusted`: the reference does not come from the candidate's own tree.
+
+    `keep` gets each shrunk failure as soon as there is one, so that an interrupted run loses none.
+    """
     ran: list[Ran] = []
     for contract in contracts:
         progress(f"{contract.match}: starting")
@@ -41,7 +45,7 @@ def run_contracts(
                 raise DifferentialError("the manifest names no CPU callable (`candidate`), nothing was run")
             mine = tuple(c for c in first if c.kernel == contract.match and _fits(contract, c))
             with runner_for(contract, trees.below(contract.import_root)) as runner:
-                result = run_kernel(runner, seed, count, mine, progress)
+                result = run_kernel(runner, seed, count, mine, progress, keep=keep)
             stage = settle(contract, result, 1, {})
             ran.append((contract, result, stage if trusted else _own_reference(stage)))
         except ValidatorError as error:
@@ -85,16 +89,11 @@ def stored_cases(folder: Path) -> tuple[Case, ...]:
     return tuple(cases)
 
 
-def store_cases(folder: Path, results: Iterable[KernelResult]) -> int:
-    """Add the smallest case of every kind of failure, each file whole or not at all. Returns how many are new."""
-    new = 0
-    for result in results:
-        for failed in result.shrunk.values():
-            folder.mkdir(parents=True, exist_ok=True)
-            path = folder / f"{failed.case.id}.json"
-            if not path.exists():
-                part = path.with_suffix(".part")
-                part.write_text(case_text(failed.case) + "\n")
-                os.replace(part, path)
-                new += 1
-    return new
+def store_case(folder: Path, failed: CaseResult) -> None:
+    """Add a case to a corpus; its file appears whole or not at all."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{failed.case.id}.json"
+    if not path.exists():
+        part = path.with_suffix(".part")
+        part.write_text(case_text(failed.case) + "\n")
+        os.replace(part, path)
