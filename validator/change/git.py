@@ -88,6 +88,7 @@ class Repository:
             head_ref=head,
             shallow=self.shallow,
             notes=notes + more,
+            tree=self._objects.root(head_id),
         )
 
     def _ends(self, base: str, head: str) -> tuple[str, str]:

@@ -187,6 +187,8 @@ class Change:
     """History is cut: the merge base is the best the present commits show."""
     notes: tuple[str, ...] = ()
     """Sentences about what could not be seen (shallow history, several merge bases, renames not searched)."""
+    tree: str = ""
+    """Id of the head's tree: the same content has the same, whatever the history; empty: not known."""
 
     @property
     def added(self) -> int:

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-if TYPE_CHECKING:
-    from validator.verdict.result import CheckResult
+from validator.report.formats import FORMATS
 
-__all__ = ["check", "render"]
-
-FORMATS = ("text", "json", "markdown")
+__all__ = ["check"]
 
 
 @click.command()
@@ -49,6 +45,7 @@ def check(
     from validator.pipeline import Options
     from validator.pipeline import check as run_check
     from validator.report.bundle import save_bundle
+    from validator.report.formats import render
     from validator.verdict.bundle import check_target
 
     files = parse_outputs(outputs, FORMATS)
@@ -65,18 +62,3 @@ def check(
         save_bundle(result, Path(bundle))
     emit(f"{result.verdict.value}: {result.reason}\n" if quiet else render(result, format_, interactive=True))
     return 0 if result.verdict.value == "pass" else 1
-
-
-def render(result: CheckResult, kind: str, *, interactive: bool = False) -> str:
-    """One format. Only what goes to stdout may be coloured and fitted to a terminal."""
-    if kind == "json":
-        from validator.report.json import render_json
-
-        return render_json(result)
-    if kind == "markdown":
-        from validator.report.markdown import render_markdown
-
-        return render_markdown(result)
-    from validator.report.text import for_stdout, render_text
-
-    return for_stdout(result) if interactive else render_text(result)

@@ -12,6 +12,7 @@ import numpy as np
 
 from validator.differential.adequacy import Visibility
 from validator.differential.cases import Case, Inputs, cases
+from validator.differential.closeness import baseline_error, error_of
 from validator.differential.controls import Controlled, controls
 from validator.differential.judge import Expected, Fault, FaultKind
 from validator.differential.plans import attributed, differing, follow
@@ -37,6 +38,10 @@ class CaseResult:
     """None: the case failed before controls made sense."""
     unusable: str = ""
     """Why nobody can say what is right here."""
+    error: float | None = None
+    """RMS error over what an honest implementation may be off by, worst output; shown, never judged."""
+    baseline: float | None = None
+    """The same of the trusted implementation."""
 
     @property
     def status(self) -> str:
@@ -164,7 +169,9 @@ def run_case(runner: Runner, case: Case, other: Outputs | None = None) -> Done:
     except ReferenceFailed as error:
         return Done(CaseResult(case, unusable=str(error)), inputs)
     controlled = controls(runner, inputs, expected, other)
-    return Done(CaseResult(case, tuple(faults), controlled), inputs, expected)
+    distance = None if first is None else error_of(expected, first)
+    result = CaseResult(case, tuple(faults), controlled, error=distance, baseline=baseline_error(expected))
+    return Done(result, inputs, expected)
 
 
 def _twice(

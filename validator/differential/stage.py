@@ -12,6 +12,7 @@ from pathlib import Path
 
 from validator.differential.cases import case_text
 from validator.differential.coverage import coverage, not_covered
+from validator.differential.details import kernel_details
 from validator.differential.engine import CaseResult, KernelResult, run_kernel
 from validator.differential.errors import DifferentialError
 from validator.differential.judge import Fault
@@ -225,6 +226,7 @@ def settle(
             *(() if result.wide else (f"{contract.reference} refuses float64: it was its own exact result",)),
         ),
         assumptions=(f"{contract.reference} at the base revision is right",),
+        details=kernel_details(result, rows),
     )
     obligation = Obligation(
         ident,

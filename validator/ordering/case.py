@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from validator.manifest.contract import KernelContract, match_contract
 from validator.manifest.model import Manifest
 from validator.ordering.architecture import serves
+from validator.ordering.details import kernel_details
 from validator.ordering.program import Isa
 from validator.ordering.result import Audit, KernelAudit, Skipped
 from validator.ordering.supply import Supply
@@ -243,6 +244,7 @@ class Case:
             figures=figures,
             not_covered=self._not_covered(kernel),
             assumptions=tuple(f"{kernel.demangled}: {text}" for text in kernel.assumptions),
+            details=kernel_details(kernel),
         )
 
     def _not_covered(self, kernel: KernelAudit) -> tuple[str, ...]:

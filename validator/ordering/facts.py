@@ -219,7 +219,8 @@ class Facts:
     def where(self, index: int) -> Location:
         """The place of an instruction in the artifact."""
         line = self.program.line(index)
-        return Location(self.artifact, line=line.text, pc=line.pc, kernel=self.program.name)
+        source = place(line) if line.file is not None and line.line is not None else ""
+        return Location(self.artifact, line=line.text, pc=line.pc, kernel=self.program.name, source=source)
 
     def at(self, index: int) -> str:
         return place(self.program.line(index))

@@ -19,6 +19,7 @@ __all__ = [
     "BatchLimit",
     "DependencyPolicy",
     "DifferentialPolicy",
+    "EvidencePolicy",
     "IsolationPolicy",
     "ManifestPolicy",
     "OrderingPolicy",
@@ -197,6 +198,13 @@ class DifferentialPolicy(_Model):
     """Glob over kernel names → the widest tolerance a manifest may ask for; the first that matches counts."""
 
 
+class EvidencePolicy(_Model):
+    """`[evidence]`: how long a run counts."""
+
+    max_days: Days = 30
+    """Older evidence is stale: `validator history` and `validator verify` say so."""
+
+
 class WaiverPolicy(_Model):
     """`[waivers]`: exceptions, read from the base revision only."""
 
@@ -221,6 +229,7 @@ class Policy(_Model):
     dependencies: DependencyPolicy = DependencyPolicy()
     ordering: OrderingPolicy = OrderingPolicy()
     differential: DifferentialPolicy = DifferentialPolicy()
+    evidence: EvidencePolicy = EvidencePolicy()
     waivers: WaiverPolicy = WaiverPolicy()
 
 

@@ -52,6 +52,8 @@ class FileDocument(TypedDict):
     deleted: int
     binary: bool
     bytes: int | None
+    line: int | None
+    """First changed line at the head."""
 
 
 @_closed
@@ -61,6 +63,8 @@ class ChangeDocument(TypedDict):
     base: str
     head: str
     merge_base: str
+    tree: str
+    """Git tree of the head; empty: not known."""
     base_ref: str
     head_ref: str
     added: int
@@ -77,6 +81,8 @@ class PolicyDocument(TypedDict):
     name: str | None
     source: str
     digest: str
+    evidence_days: int
+    """How long the policy lets evidence count."""
 
 
 @_closed
@@ -110,6 +116,7 @@ class EvidenceDocument(TypedDict):
     figures: dict[str, int | float | str]
     not_covered: list[str]
     assumptions: list[str]
+    details: dict[str, Any]
 
 
 @_closed
@@ -119,6 +126,7 @@ class LocationDocument(TypedDict):
     end_line: int | None
     pc: int | None
     kernel: str | None
+    source: str | None
 
 
 @_closed
@@ -134,6 +142,7 @@ class FindingDocument(TypedDict):
     steps: list[str]
     count: int
     others: list[LocationDocument]
+    identity: list[str]
 
 
 @_closed

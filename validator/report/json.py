@@ -6,6 +6,7 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, cast
 
+from validator.policy.model import EvidencePolicy
 from validator.report.glance import Kernel, kernels_at_a_glance
 from validator.text import well_formed
 from validator.verdict.model import Evidence, Finding, Location, Obligation
@@ -61,6 +62,7 @@ def check_document(result: CheckResult) -> CheckDocument:
             "name": policy.name if policy else None,
             "source": result.policy_source,
             "digest": result.policy_digest,
+            "evidence_days": policy.evidence.max_days if policy else EvidencePolicy().max_days,
         },
         "manifest": _manifest(result),
         "kernels": [_kernel(k) for k in kernels_at_a_glance(result)],
@@ -94,6 +96,7 @@ def _change(change: Change) -> ChangeDocument:
         "base": change.base,
         "head": change.head,
         "merge_base": change.merge_base,
+        "tree": change.tree,
         "base_ref": change.base_ref,
         "head_ref": change.head_ref,
         "added": change.added,
@@ -116,6 +119,7 @@ def _file(file: FileChange) -> FileDocument:
         "deleted": file.deleted,
         "binary": file.binary,
         "bytes": file.size,
+        "line": file.first_line,
     }
 
 
@@ -159,6 +163,7 @@ def _evidence(evidence: Evidence) -> EvidenceDocument:
         "figures": dict(sorted(evidence.figures.items())),
         "not_covered": list(evidence.not_covered),
         "assumptions": list(evidence.assumptions),
+        "details": evidence.details,
     }
 
 
@@ -169,6 +174,7 @@ def _location(where: Location) -> LocationDocument:
         "end_line": where.end_line,
         "pc": where.pc,
         "kernel": where.kernel,
+        "source": where.source or None,
     }
 
 
@@ -186,4 +192,5 @@ def finding_document(finding: Finding) -> FindingDocument:
         "steps": list(finding.steps),
         "count": finding.count,
         "others": [_location(o) for o in finding.others],
+        "identity": list(finding.identity),
     }

@@ -117,6 +117,7 @@ def _sections(result: CheckResult) -> Iterator[_Section]:
     yield _Section("What is not covered", tuple(_bullets(result.not_covered)), 4)
     trust = [*_bullets(result.assumptions), *_bullets(words.waiver_line(w) for w in result.waivers)]
     yield _Section("Assumptions and waivers", tuple(trust), 7)
+    yield _Section("Changes since the earlier run", tuple(_bullets(result.since)), 11)
     places = enumerate(where_to_look(result), 1)
     yield _Section("Where to look", tuple(_place(n, p) for n, p in places), 5)
     findings = words.alike(result.findings)
@@ -201,11 +202,19 @@ def _alike(findings: list[Finding]) -> str:
         lines.append("")
     if len(findings) > 1:
         lines = [f"**{first.severity.value}** {code(first.rule)}, {len(findings)} findings:", ""]
-        lines += [f"- {code(f.id)}{_at(f)}: {_message(f)}" for f in findings[:_ALIKE]]
-        if len(findings) > _ALIKE:
-            lines.append(f"- and {len(findings) - _ALIKE:,} more")
+        items = words.across_files(findings)
+        lines += map(_item, items[:_ALIKE])
+        if len(items) > _ALIKE:
+            lines.append(f"- and {sum(map(len, items[_ALIKE:])):,} more")
         lines.append("")
     return "\n".join([*lines, *_explanation(first)])
+
+
+def _item(same: list[Finding]) -> str:
+    first = same[0]
+    kernel = f", kernel {code(shorten(first.where.kernel, 160))}" if len(same) > 1 and first.where.kernel else ""
+    places = "".join(f"<br>{code(f.id)}{_at(f)}" for f in same[1:])
+    return f"- {code(first.id)}{_at(first)}{kernel}: {_message(first)}{places}"
 
 
 def _label(finding: Finding) -> str:

@@ -86,6 +86,7 @@ class _Report:
         yield from self.section("findings", self.findings())
         yield from self.section("assumptions", self.bullets(result.assumptions))
         yield from self.section("waivers", self.bullets(words.waiver_line(w) for w in result.waivers))
+        yield from self.section("changes since the earlier run", self.bullets(result.since))
         yield from self.section("where to look", self.places())
         yield from self.section("reproduce", [f"  {visible(result.reproduce)}"])
 
@@ -167,8 +168,10 @@ class _Report:
             if not shown:
                 break
             printed += len(shown)
-            for finding in shown:
-                yield from self.finding(finding)
+            for same in words.across_files(shown):
+                yield from self.finding(same[0])
+                for other in same[1:]:
+                    yield from self.wrap(f"and at {words.place(other.where)}: {other.id}", " " * 12, " " * 14, 400)
             yield from self.explanation(group[0])
         if printed < len(self.result.findings):
             rest = words.plural(len(self.result.findings) - printed, "more finding")

@@ -12,6 +12,7 @@ from validator.verdict.result import CheckResult, WaiverUse
 
 __all__ = [
     "Escape",
+    "across_files",
     "alike",
     "audit_line",
     "by_weight",
@@ -45,9 +46,11 @@ def compact(sha: str) -> str:
 
 
 def place(where: Location) -> str:
-    """`path:12`, with the byte offset for machine code."""
+    """`path:12`; for machine code the byte offset, and the source line where it is known."""
     spot = f"{where.path}:{where.line}" if where.line else where.path
-    return f"{spot} at 0x{where.pc:x}" if where.pc is not None else spot
+    if where.pc is not None:
+        spot += f" at 0x{where.pc:x}"
+    return f"{spot} ({where.source})" if where.source else spot
 
 
 def change_size(change: Change) -> str:
@@ -67,6 +70,22 @@ def alike(findings: Iterable[Finding]) -> list[list[Finding]]:
         key = (finding.status is Status.WAIVED, finding.severity, finding.rule, finding.why, finding.fix)
         groups.setdefault(key if not finding.steps else (finding.id,), []).append(finding)
     return list(groups.values())
+
+
+def across_files(findings: Iterable[Finding]) -> list[list[Finding]]:
+    """One item for what is the same in several artifacts: one rule, one kernel, one argument, several builds."""
+    groups: dict[tuple[object, ...], list[Finding]] = {}
+    for finding in findings:
+        groups.setdefault(_subject(finding), []).append(finding)
+    return list(groups.values())
+
+
+def _subject(finding: Finding) -> tuple[object, ...]:
+    """What a finding is about apart from the build. Ordering rules begin an identity with kernel, architecture, ISA."""
+    identity = finding.identity
+    if len(identity) > 3 and identity[0] == finding.where.kernel:
+        return (finding.rule, finding.severity, finding.status, identity[0], *identity[3:])
+    return (finding.id,)
 
 
 def switch_line(switch: Switch | None) -> str:

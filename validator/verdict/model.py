@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 __all__ = [
     "Evidence",
@@ -89,6 +90,8 @@ class Location:
     """Byte offset in the kernel's machine code."""
     kernel: str | None = None
     """Mangled kernel name."""
+    source: str = ""
+    """`file:line` of the source that `path` was compiled from, where line information says so; untrusted text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +146,8 @@ class Evidence:
     """What this evidence does not show, each a sentence."""
     assumptions: tuple[str, ...] = ()
     """What it rests on and nobody proved, each a sentence."""
+    details: dict[str, Any] = field(default_factory=dict)
+    """Rows for whoever drills down, as plain JSON (`validator.report.details` says which keys each kind fills)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,6 +93,8 @@ class CheckResult:
     reproduce: str
     """One command line that runs this check again."""
     environment: Environment
+    since: tuple[str, ...] = ()
+    """What changed since an earlier run that was named, each a sentence; no part of the result's document."""
 
     def finding_ids(self) -> dict[str, Finding]:
         """Id → finding."""

@@ -1,0 +1,41 @@
+"""How far a result is from the exact one, as one number a case: shown as a distribution, never judged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from validator.differential.judge import Expected
+from validator.differential.numbers import Array
+
+__all__ = ["baseline_error", "error_of"]
+
+
+def error_of(expected: Mapping[str, Expected], got: Mapping[str, Array]) -> float | None:
+    """RMS error over RMS yardstick, of the worst output; None where no output can be compared so."""
+    return _worst({name: got[name] for name in expected if name in got}, expected)
+
+
+def baseline_error(expected: Mapping[str, Expected]) -> float | None:
+    """The same of the trusted implementation."""
+    return _worst({name: want.native for name, want in expected.items()}, expected)
+
+
+@np.errstate(all="ignore")
+def _worst(outputs: Mapping[str, Array], expected: Mapping[str, Expected]) -> float | None:
+    ratios = [
+        _ratio(array, expected[name]) for name, array in outputs.items() if array.shape == expected[name].exact.shape
+    ]
+    known = [r for r in ratios if r is not None and np.isfinite(r)]
+    return float(f"{max(known):.4g}") if known else None
+
+
+def _ratio(array: Array, want: Expected) -> float | None:
+    wide: NDArray[np.float64] = array.astype(np.float64)
+    seen = np.isfinite(wide) & np.isfinite(want.exact) & np.isfinite(want.yardstick) & ~want.unspecified
+    if not seen.any():
+        return None
+    error, yard = np.square((wide - want.exact)[seen]).sum(), np.square(want.yardstick[seen]).sum()
+    return float(np.sqrt(error / max(yard, np.finfo(float).tiny)))
