@@ -175,7 +175,7 @@ class Op(IntEnum):
     COMPARE = auto()
     """attr = (relation, signed), relation in eq ne lt le gt ge; args[2] is combined by attr[2]: and, or, xor."""
     PARAM = auto()
-    """Read of the parameter block: attr = (byte offset, bytes) in the whole block."""
+    """Read of the parameter block: attr = (byte offset, bytes) in the whole block; args[0], if any, is added to it."""
     PARAM_ADDRESS = auto()
     """Address of the parameter block: attr = byte offset (tensor maps, by-value structs)."""
     SPECIAL = auto()

@@ -202,7 +202,7 @@ class Provenance(Solver[_Set]):
     def _leaf(self, operation: Operation, index: int) -> _Set:
         op, attr = operation.op, operation.attr
         if op is Op.PARAM and isinstance(attr, tuple):
-            return self._parameter(int(attr[0]), int(attr[1]))
+            return self._indexed(operation, index) if operation.args else self._parameter(int(attr[0]), int(attr[1]))
         if op is Op.PARAM_ADDRESS and isinstance(attr, int):
             return frozenset((Source(("block", attr)),))
         if op is Op.SYMBOL and isinstance(attr, tuple):
@@ -223,6 +223,14 @@ class Provenance(Solver[_Set]):
         if rank is None or not whole:
             return _NUMBER
         return frozenset((Source(("param", offset), rank=rank),))
+
+    def _indexed(self, operation: Operation, index: int) -> _Set:
+        """A word of the parameter block at an index: known where the index is, else nothing that can be told."""
+        offset, size = operation.attr if isinstance(operation.attr, tuple) else (0, 0)
+        steps = self._operand(operation.args[0], index)
+        if not all(s.is_number and s.exact for s in steps):
+            return frozenset((_unresolved("a parameter that is chosen at run time"),))
+        return _capped(found for s in steps for found in self._parameter(int(offset) + s.offset, int(size)))
 
     def _add(self, values: list[_Set], exact: bool = True) -> _Set:
         total = values[0] if values else _number(0)

@@ -257,7 +257,7 @@ class Threads(Solver[_Value]):
         if op is Op.ELECT:
             return self._in_first_row(as_numbers(self._numbers % 32 == 0))
         if op in (Op.PARAM, Op.PARAM_ADDRESS, Op.SYMBOL):
-            return _UNIFORM
+            return _UNIFORM if all(_kind(self._operand(arg, index)) is _UNIFORM for arg in args) else _VARYING
         if op is Op.LOAD:
             address = self._address(index)
             same = bool(address) and all(_kind(self._operand(o, index)) is _UNIFORM for o in address)

@@ -91,13 +91,11 @@ class Constants:
         return _opaque("c[0x4]", "")
 
     def _parameter(self, offset: int, index: str) -> Operation:
-        if index:
-            # Indexed by a register: which of the words of this parameter it is cannot be told.
-            inside = Operation(Op.PARAM_ADDRESS, (), offset, 64)
-            return Operation(Op.OPAQUE, (inside, register(index)), "LDC")
-        if offset % 8 == 4 and self._wide(offset):
-            return Operation(Op.HIGH, (Operation(Op.PARAM, (), (offset - 4, 8), 64),))
-        return Operation(Op.PARAM, (), (offset, 8 if offset % 8 == 0 and self._wide(offset) else 4))
+        at = (register(index),) if index else ()
+        wide = bool(index) or self._wide(offset)  # where an index leads is not known here: it may be half a pointer
+        if offset % 8 == 4 and wide:
+            return Operation(Op.HIGH, (Operation(Op.PARAM, at, (offset - 4, 8), 64),))
+        return Operation(Op.PARAM, at, (offset, 8 if offset % 8 == 0 and wide else 4))
 
     def _wide(self, offset: int) -> bool:
         """Whether a 64-bit value may lie around this word: false for parameters of four bytes and less."""
