@@ -90,7 +90,7 @@ def test_every_way_of_being_off_of_a_key_in_a_container(read: str, proven: bool)
     ],
 )
 def test_every_way_of_being_off_of_an_environment_variable(read: str, proven: bool) -> None:
-    base = "import os\n\ndef forward(x):\n    return stock(x)\n"
+    base = "import os\nimport envs\n\ndef forward(x):\n    return stock(x)\n"
     head = base.replace("    return stock", f"    if {read}:\n        return run(x)\n    return stock")
     assert _proven(_prove(base, head, ENV)) is proven
 

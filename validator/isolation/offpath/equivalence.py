@@ -15,6 +15,7 @@ from validator.isolation.offpath.harmless import Harmless
 from validator.isolation.offpath.normalise import normalise
 from validator.isolation.offpath.prune import prune
 from validator.isolation.offpath.switch import Off, OffForm, SwitchSpec
+from validator.isolation.offpath.unbound import newly_unbound
 from validator.isolation.offpath.world import World
 from validator.isolation.source import Sources
 
@@ -102,7 +103,8 @@ def _attributes_read(world: World, paths: Iterable[str]) -> frozenset[str]:
 def _items(base: World, head: World, old: str, new: str, read: frozenset[str]) -> list[Residue | Difference]:
     left = normalise(base.residual(old), base.purity)
     right = normalise(head.residual(new), head.purity)
-    return [*compare(left, right, Harmless(old, new, base, head, read))]
+    unbound = newly_unbound(base.sources.parse(old), head.sources.parse(new), head.names_read)
+    return [*compare(left, right, Harmless(old, new, base, head, read)), *unbound]
 
 
 def _file_proof(

@@ -205,6 +205,7 @@ class Reducer:
         return False
 
     def _name(self, node: ast.Name) -> ast.expr:
+        self.world.names_read.add((self.place.path, node.id, node.lineno))
         known = self.place.env.get(node.id)
         if known is not None:
             return known

@@ -70,6 +70,8 @@ class World:
         self._residuals: dict[str, list[ast.stmt]] = {}
         self.purity = Purity(self._computed)
         self.seen_switch = False
+        self.names_read: set[tuple[str, str, int]] = set()
+        """(path, name, line) of every read of a name that was looked at."""
         self._globals: dict[tuple[str, str], ast.expr | None] = {}
         self._bindings: dict[str, dict[str, list[ast.AST]]] = {}
         self._results: dict[tuple[object, ...], ast.expr | str | None] = {}
