@@ -147,7 +147,8 @@ def _findings(result: CheckResult, users: Counter[str]) -> Iterator[_Ranked]:
         waived = "waived, not mended: " if rank is _Rank.WAIVED else ""
         more = f" (and {len(found) - 1} more findings of {first.rule})" if len(found) > 1 else ""
         where = first.where
-        place = Place(where.path, where.line, where.kernel, f"{waived}{first.message}{more}")
+        source = f" ({where.source})" if where.source else ""
+        place = Place(where.path, where.line, where.kernel, f"{waived}{first.message}{source}{more}")
         yield (rank, -max(users[f.id] for f in found), first.id), place
 
 
@@ -169,12 +170,14 @@ def _existing(result: CheckResult) -> Iterator[_Ranked]:
 
 
 def _assumed(result: CheckResult, users: Counter[str]) -> Iterator[_Ranked]:
-    """Evidence that settles something and rests on what nobody proved."""
+    """Evidence that settles something and rests on what nobody proved; once for all builds of a kernel."""
+    seen: set[tuple[str, ...]] = set()
     for evidence in result.evidence:
-        if not users[evidence.id] or not evidence.assumptions or not evidence.inputs:
+        if not users[evidence.id] or not evidence.assumptions or not evidence.inputs or evidence.assumptions in seen:
             continue
+        seen.add(evidence.assumptions)
         more = f" (and {len(evidence.assumptions) - 1} more)" if len(evidence.assumptions) > 1 else ""
-        why = f"{evidence.summary}; rests on: {evidence.assumptions[0]}{more}"
+        why = f"rests on: {evidence.assumptions[0]}{more}; {evidence.summary}"
         kernel = str(evidence.figures["kernel"]) if "kernel" in evidence.figures else None
         place = Place(min(evidence.inputs), None, kernel, why)
         yield (_Rank.ASSUMED, -len(evidence.assumptions), evidence.id), place

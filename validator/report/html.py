@@ -1,0 +1,159 @@
+"""The page a reviewer judges: one HTML file that needs no network and runs no script.
+
+Every expression of the template passes through one function that makes hidden characters visible, and through Jinja's
+escaping; only pictures, which are made of escaped text already, are markup.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from validator.report import details, words
+from validator.report.glance import Kernel, kernels_at_a_glance
+from validator.report.pictures.canvas import Picture
+from validator.report.pictures.charts import architectures, blast_radius, claims, errors, shapes
+from validator.report.pictures.pipeline import pipelines
+from validator.report.pictures.timeline import timeline
+from validator.text import shorten, visible, visible_block
+from validator.verdict.model import Evidence, Finding, Obligation, Status, Strength, Verdict
+from validator.verdict.result import CheckResult, where_to_look
+
+__all__ = ["render_html"]
+
+_FOLDER = Path(__file__).parent / "templates"
+
+SIGNS = {
+    Status.PROVEN: "✓ proven",
+    Status.REFUTED: "✕ refuted",
+    Status.UNPROVEN: "? unproven",
+    Status.WAIVED: "~ waived",
+    Status.NOT_APPLICABLE: "– not applicable",
+}
+VERDICTS = {Verdict.PASS: "✓ pass", Verdict.FAIL: "✕ fail", Verdict.UNPROVEN: "? unproven"}
+STRENGTHS = {
+    Strength.MACHINE_CODE: "proof on machine code",
+    Strength.PTX: "proof on PTX",
+    Strength.GPU_RUN: "run on a GPU",
+    Strength.PTX_RUN: "PTX run on a CPU",
+    Strength.CPU_MODEL: "run of a CPU model",
+    Strength.SOURCE: "read from source",
+    Strength.DECLARED: "declared only",
+}
+
+
+class _Block(str):
+    """Text of several lines that is shown as such."""
+
+
+@dataclass(frozen=True, slots=True)
+class _KernelView:
+    kernel: Kernel
+    timeline: Picture | None
+    charts: tuple[Picture, ...]
+    runs: tuple[tuple[Evidence, tuple[details.Case, ...], tuple[details.Covered, ...]], ...]
+    rows: tuple[tuple[Evidence, tuple[details.Access, ...]], ...]
+    """Audits with what can be touched before the wait."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Findings that one explanation covers, and of these, what is one item across builds."""
+
+    first: Finding
+    count: int
+    items: tuple[tuple[Finding, ...], ...]
+
+
+def render_html(result: CheckResult) -> str:
+    """The whole page."""
+    kernels = kernels_at_a_glance(result)
+    scope = result.manifest.scope if result.manifest else None
+    return (
+        _environment()
+        .get_template("page.html.j2")
+        .render(
+            result=result,
+            change=result.change,
+            manifest=result.manifest,
+            scope_rows=words.scope_rows(result.manifest) if result.manifest else [],
+            covered=[o for o in _sorted(result) if o.status in (Status.PROVEN, Status.WAIVED)],
+            open=[o for o in _sorted(result) if o.status in (Status.REFUTED, Status.UNPROVEN)],
+            obligations=_sorted(result),
+            evidence={o.id: words.evidence_of(result, o.evidence) for o in result.obligations},
+            kernels=[_kernel(result, k) for k in kernels],
+            pipelines=pipelines(result),
+            examined=architectures(kernels, scope.architectures if scope else ()),
+            blast=blast_radius(result),
+            claims=claims(result),
+            places=where_to_look(result),
+            groups=_groups(result),
+            css=Markup((_FOLDER / "page.css").read_text("utf-8")),
+        )
+    )
+
+
+@functools.cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(_FOLDER),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_shown,
+    )
+    environment.filters |= {"block": _Block, "cut": shorten, "short_id": words.compact}
+    environment.globals |= {
+        "signs": SIGNS,
+        "verdicts": VERDICTS,
+        "strengths": STRENGTHS,
+        "words": words,
+        "dims": _dims,
+    }
+    return environment
+
+
+def _shown(value: Any) -> Any:
+    """What an expression of the template comes to: hidden characters spelt out, bytes that were not UTF-8 too."""
+    if isinstance(value, Markup | int | float):
+        return value
+    if isinstance(value, _Block):
+        return visible_block(value)
+    return visible(str(value))
+
+
+def _sorted(result: CheckResult) -> list[Obligation]:
+    return sorted(result.obligations, key=lambda o: o.id)
+
+
+def _groups(result: CheckResult) -> list[_Group]:
+    found = words.alike(result.findings)
+    return [_Group(g[0], len(g), tuple(tuple(same) for same in words.across_files(g))) for g in found]
+
+
+_WORST = (Status.REFUTED, Status.UNPROVEN, Status.WAIVED, Status.PROVEN, Status.NOT_APPLICABLE)
+
+
+def _kernel(result: CheckResult, kernel: Kernel) -> _KernelView:
+    audits = sorted((e for e in kernel.audits if e.kind == details.ORDERING), key=lambda e: _WORST.index(e.status))
+    runs = [e for e in kernel.audits if e.kind == details.DIFFERENTIAL]
+    contracts = result.manifest.kernels if result.manifest else ()
+    batch = next((c.batch for c in contracts if c.match == kernel.match), None)
+    charts = [picture for e in runs for picture in (errors(e), shapes(e, batch)) if picture]
+    return _KernelView(
+        kernel,
+        timeline(audits[0]) if audits else None,
+        tuple(charts),
+        tuple((e, details.cases(e), details.coverage(e)) for e in runs),
+        tuple((e, details.accesses(e, "early")) for e in audits),
+    )
+
+
+def _dims(case: details.Case) -> str:
+    return " ".join(f"{k}={v}" for k, v in case.dims.items())
