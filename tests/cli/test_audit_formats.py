@@ -15,15 +15,16 @@ from validator.manifest.contract import Role
 from validator.manifest.load import load_contract
 from validator.ordering.program import Isa, Line, Parameter
 from validator.ordering.result import AccessRow, Audit, KernelAudit, ParamRef, Skipped
-from validator.report import audit_sarif
+from validator.report import sarif
 from validator.report.audit_contract import render_contract
 from validator.report.audit_drift import DriftError, compare, load_audit
 from validator.report.audit_json import audit_document, render_audit_json
 from validator.report.audit_markdown import render_audit_markdown
-from validator.report.audit_sarif import findings_log, render_audit_sarif
+from validator.report.audit_sarif import render_audit_sarif
 from validator.report.audit_text import render_audit_text
 from validator.report.audit_words import families, family_name, verdict_of
 from validator.report.markdown import BUDGET
+from validator.report.sarif import findings_log
 from validator.report.schemas import schema_of
 from validator.verdict.model import Finding, Location, Severity, Status, Verdict
 
@@ -257,7 +258,7 @@ def test_sarif_fingerprints_survive_moved_lines_and_tell_findings_apart():
 
 
 def test_sarif_keeps_githubs_limit_and_says_what_is_left_out(monkeypatch):
-    monkeypatch.setattr(audit_sarif, "MAX_RESULTS", 3)
+    monkeypatch.setattr(sarif, "MAX_RESULTS", 3)
     notes = [finding(f"n{i}", Severity.NOTE) for i in range(4)]
     log = findings_log([*notes, finding("worst")], "ordering", "", ["b.cubin: unreadable"])
     results = _check_sarif(log)
