@@ -18,8 +18,8 @@ from typing import Any, TypeVar
 import pytest
 
 from validator.differential.engine import KernelResult
+from validator.differential.processes import Trees
 from validator.differential.session import run_contracts
-from validator.differential.stage import Trees
 from validator.differential.text import run_text
 from validator.manifest.contract import KernelContract
 from validator.verdict.model import Status

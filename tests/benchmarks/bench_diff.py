@@ -17,8 +17,8 @@ import numpy as np
 
 from validator.differential.cases import Case
 from validator.differential.engine import run_case
+from validator.differential.processes import Trees, runner_for
 from validator.differential.runner import Runner
-from validator.differential.stage import Trees, runner_for
 from validator.manifest.contract import KernelContract
 from validator.run.sandbox import Limits
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from validator.differential.engine import CaseResult, KernelResult, run_kernel
+from validator.differential.processes import Trees, runner_for
 from validator.differential.rules import BY_FAULT
-from validator.differential.stage import Trees, runner_for
 from validator.manifest.contract import KernelContract
 from validator.run.sandbox import Limits
 

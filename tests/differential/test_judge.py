@@ -8,7 +8,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from validator.differential.judge import Expected, Fault, FaultKind, judge, ulp_distance, where, yardstick
+from validator.differential.faults import Fault, FaultKind
+from validator.differential.judge import Expected, judge, ulp_distance, where, yardstick
 from validator.manifest.contract import KernelContract
 
 

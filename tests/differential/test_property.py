@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from validator.differential.engine import KernelResult, run_kernel
-from validator.differential.stage import Trees, runner_for
+from validator.differential.processes import Trees, runner_for
 from validator.manifest.contract import KernelContract
 from validator.run.sandbox import Limits
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from validator.change.model import MAX_READ, Change, Entry, MissingFile
+from validator.change.model import MAX_READ, Change, ChangeStatus, Entry, FileChange, MissingFile
 from validator.differential import run
 from validator.differential.engine import KernelResult
-from validator.differential.stage import granted
+from validator.differential.tolerances import granted
 from validator.manifest.contract import KernelContract
 from validator.manifest.model import BatchRange, IsolationDeclaration, Manifest, ScopeDeclaration
 from validator.policy.model import DifferentialPolicy, Policy
@@ -61,7 +64,17 @@ class Files:
 def judged(
     tmp_path: Path, base: dict[str, str], head: dict[str, str], policy: Policy | None = None, **changes: Any
 ) -> StageResult:
-    trees = Files(base), Files(base | head)
+    kernels = (KernelContract.model_validate({**KERNEL, **changes}),)
+    return run(context_of(tmp_path, base, head, kernels, policy))
+
+
+def context_of(
+    tmp_path: Path,
+    base: dict[str, str],
+    head: dict[str, str],
+    kernels: tuple[KernelContract, ...] = (),
+    policy: Policy | None = None,
+) -> StageContext:
     manifest = Manifest(
         id="scale",
         title="scale",
@@ -70,13 +83,14 @@ def judged(
         summary="scale",
         isolation=IsolationDeclaration(paths=("fast/**",)),
         scope=ScopeDeclaration(models=("m",), architectures=("sm_90",), dtypes=("float32",), batch=BatchRange(max=4)),
-        kernels=(KernelContract.model_validate({**KERNEL, **changes}),),
+        kernels=kernels,
     )
-    change = Change("b", "h", "b", (), trees[0], trees[0], trees[1])
-    context = StageContext(
+    before, after = Files(base), Files(base | head)
+    files = tuple(FileChange(path, ChangeStatus.ADDED) for path in sorted(head))
+    change = Change("b", "h", "b", files, before, before, after)
+    return StageContext(
         change, policy or QUICK, manifest, date(2026, 12, 1), 7, tmp_path, lambda line: None, "rfcs/scale.toml"
     )
-    return run(context)
 
 
 QUICK = Policy(differential=DifferentialPolicy(min_cases=8))
@@ -139,11 +153,29 @@ def test_too_few_judged_cases_are_unproven(tmp_path: Path) -> None:
     assert small.obligations[0].status is Status.UNPROVEN
 
 
-def test_no_manifest_or_no_kernel_is_unproven(tmp_path: Path) -> None:
-    trees = Files(BASE)
-    change = Change("b", "h", "b", (), trees, trees, trees)
-    result = run(StageContext(change, Policy(), None, date(2026, 12, 1), 7, tmp_path, lambda line: None))
-    assert [o.status for o in result.obligations] == [Status.UNPROVEN]
+def test_no_manifest_is_unproven(tmp_path: Path) -> None:
+    context = replace(context_of(tmp_path, BASE, {"fast/model.py": GOOD}), manifest=None)
+    assert [o.status for o in run(context).obligations] == [Status.UNPROVEN]
+
+
+@pytest.mark.parametrize(
+    ("head", "status", "told"),
+    [
+        ({"fast/model.py": GOOD}, Status.NOT_APPLICABLE, "no changed file looks like one"),
+        ({"fast/model.py": "import triton\n"}, Status.UNPROVEN, "brings kernel code (fast/model.py)"),
+        ({"fast/k.cu": "", "fast/k.ptx": ""}, Status.UNPROVEN, "(fast/k.cu, fast/k.ptx)"),
+    ],
+)
+def test_a_change_without_declared_kernels(tmp_path: Path, head: dict[str, str], status: Status, told: str) -> None:
+    (obligation,) = run(context_of(tmp_path, BASE, head)).obligations
+    assert obligation.status is status
+    assert told in obligation.reason
+
+
+def test_a_change_without_candidates_does_not_pay_for_what_runs_them(tmp_path: Path) -> None:
+    code = "import sys, validator.differential.stage; print({'numpy', 'hypothesis', 'ml_dtypes'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "set()\n"
 
 
 def asked(**tolerance: Any) -> KernelContract:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from validator.differential.cases import Case
-    from validator.differential.stage import Trees
+    from validator.differential.processes import Trees
     from validator.manifest.contract import KernelContract
 
 __all__ = ["diff", "replay"]
@@ -131,7 +131,7 @@ def _trees(tree: str, base: str | None) -> Iterator[Trees]:
     """The two folders callables are imported from; a revision is written out of git objects first."""
     import tempfile
 
-    from validator.differential.stage import Trees
+    from validator.differential.processes import Trees
 
     head = Path(tree).absolute()
     if not head.is_dir():

@@ -14,7 +14,8 @@ from validator.differential.adequacy import Visibility
 from validator.differential.cases import Case, Inputs, cases
 from validator.differential.closeness import baseline_error, error_of
 from validator.differential.controls import Controlled, controls
-from validator.differential.judge import Expected, Fault, FaultKind
+from validator.differential.faults import Fault, FaultKind
+from validator.differential.judge import Expected
 from validator.differential.plans import attributed, differing, follow
 from validator.differential.runner import Outputs, Played, ReferenceFailed, Runner
 from validator.differential.shapes import Space

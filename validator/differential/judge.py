@@ -10,48 +10,19 @@ by element, so a wrong row cannot hide in a large result, and small rows cannot 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from enum import StrEnum
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from validator.differential.faults import Fault, FaultKind
 from validator.differential.numbers import Array, eps_of, is_float, smallest
 from validator.manifest.contract import KernelContract, Tolerance
 
-__all__ = ["Expected", "Fault", "FaultKind", "judge", "ulp_distance"]
+__all__ = ["Expected", "judge", "ulp_distance", "yardstick"]
 
 F64 = NDArray[np.float64]
-
-
-class FaultKind(StrEnum):
-    """What is wrong with a candidate's behaviour in one case."""
-
-    VALUE = "wrong-value"
-    CLASS = "wrong-nan-or-infinity"
-    METADATA = "wrong-metadata"
-    INPUT = "input-changed"
-    GUARD = "guard-zone-written"
-    DIRTY = "depends-on-old-contents"
-    """Two poisons or two guard patterns give two results: an element not written, a dirty workspace, a stray read."""
-    REPEAT = "not-repeatable"
-    HIDDEN = "hidden-state"
-    """Right in one order of calls and wrong in another."""
-    EARLIER = "earlier-result-changed"
-    BATCH = "depends-on-batch-mates"
-    WORKER = "no-result"
-
-
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """One thing that is wrong, with what a person needs to see it."""
-
-    kind: FaultKind
-    output: str
-    """Argument, or empty."""
-    message: str
-    figures: dict[str, int | float | str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,8 @@ from dataclasses import replace
 import numpy as np
 
 from validator.differential.cases import Case, Inputs, copied, float_arguments
-from validator.differential.judge import Expected, Fault, FaultKind, judge
+from validator.differential.faults import Fault, FaultKind
+from validator.differential.judge import Expected, judge
 from validator.differential.numbers import Source, derived, largest
 from validator.differential.runner import Outputs, Played, Runner
 from validator.differential.shapes import Space

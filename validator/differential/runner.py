@@ -13,7 +13,8 @@ import numpy as np
 from validator.differential.buffers import PATTERNS, Placed, code_of, place, poisoned
 from validator.differential.cases import Case, Inputs, build, float_arguments, is_written, judged_arguments
 from validator.differential.errors import DifferentialError
-from validator.differential.judge import Expected, Fault, FaultKind, judge, yardstick
+from validator.differential.faults import Fault, FaultKind
+from validator.differential.judge import Expected, judge, yardstick
 from validator.differential.numbers import Array, Source, derived, eps_of, is_float
 from validator.differential.shapes import shape_of
 from validator.manifest.contract import KernelContract, Role

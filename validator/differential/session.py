@@ -10,8 +10,10 @@ from pathlib import Path
 from validator.differential.cases import Case, case_text, load_case
 from validator.differential.engine import CaseResult, KernelResult, run_case, run_kernel
 from validator.differential.errors import DifferentialError
+from validator.differential.processes import Trees, runner_for
+from validator.differential.settle import settle
 from validator.differential.shapes import Space
-from validator.differential.stage import Trees, runner_for, settle, unsettled
+from validator.differential.stage import unsettled
 from validator.errors import Problem, ValidatorError
 from validator.manifest.contract import KernelContract
 from validator.verdict.model import StageResult

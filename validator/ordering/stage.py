@@ -10,10 +10,11 @@ import os
 from collections.abc import Callable
 from dataclasses import replace
 
+from validator.change.kernels import kernel_sources
 from validator.manifest.model import Manifest
 from validator.ordering.case import FAMILY, STATEMENT, Case, settle_movable
 from validator.ordering.result import Audit
-from validator.ordering.supply import Supply, gather, kernel_sources, unnamed
+from validator.ordering.supply import Supply, gather, unnamed
 from validator.stage import StageContext
 from validator.verdict.model import Obligation, StageResult, Status
 

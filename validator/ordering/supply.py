@@ -7,23 +7,16 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from validator.change.kernels import COMPILED_SUFFIXES
 from validator.change.model import Change, ChangeError, ChangeStatus, Entry, FileKind, Tree
 from validator.globs import matches
 from validator.manifest.model import Artifact
 from validator.ordering.result import Skipped
 
-__all__ = ["MAX_ARTIFACT", "Supply", "gather", "kernel_sources", "unnamed"]
+__all__ = ["MAX_ARTIFACT", "Supply", "gather", "unnamed"]
 
 MAX_ARTIFACT = 512 * 1024 * 1024
 """Bytes of one compiled file."""
-
-_COMPILED_SUFFIXES = (".ptx", ".cubin", ".fatbin", ".so", ".a", ".o", ".whl", ".nvvm", ".ll", ".bc")
-_SOURCE_SUFFIXES = (".cu", ".cuh")
-_HOST_SUFFIXES = (".py", ".pyi", ".c", ".cc", ".cpp", ".cxx", ".h", ".hpp", ".inc", ".inl", ".jinja", ".j2")
-_KERNEL_TEXT = re.compile(
-    rb"__global__|griddepcontrol|\btriton\b|\bcutlass\b|\bcute\b|\btilelang\b|\bcupy\b|\bpycuda\b|numba\.cuda|nvrtc"
-    rb"|cuModuleLoad|cuLibraryLoad|load_inline"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,26 +77,6 @@ def unnamed(change: Change, supply: Supply) -> tuple[Skipped, ...]:
         Skipped(file.path, "is a compiled file that the manifest does not name", fix)
         for file in change.files
         if file.status is not ChangeStatus.DELETED
-        and file.path.lower().endswith(_COMPILED_SUFFIXES)
+        and file.path.lower().endswith(COMPILED_SUFFIXES)
         and file.path not in named
     )
-
-
-def kernel_sources(change: Change) -> list[str]:
-    """Changed files that hold, build or load kernels, as far as their names and words say."""
-    found = []
-    for file in change.files:
-        if file.status is ChangeStatus.DELETED or file.kind in (FileKind.SYMLINK, FileKind.SUBMODULE):
-            continue
-        name = file.path.lower()
-        certain = name.endswith(_COMPILED_SUFFIXES + _SOURCE_SUFFIXES)
-        if certain or (name.endswith(_HOST_SUFFIXES) and _speaks(change, file.path)):
-            found.append(file.path)
-    return sorted(found)
-
-
-def _speaks(change: Change, path: str) -> bool:
-    try:
-        return _KERNEL_TEXT.search(change.head_tree.read(path)) is not None
-    except ChangeError:
-        return True  # too large to be read: nobody knows what is in it

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import ModuleType
 
-from validator.differential.judge import FaultKind
+from validator.differential.faults import FaultKind
 from validator.differential.rules import (
     batch_mates,
     blind_tolerance,

@@ -1,0 +1,150 @@
+"""What a kernel's run means for the change: its obligation, its evidence, its findings."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+
+from validator.differential.cases import case_text
+from validator.differential.coverage import coverage, not_covered
+from validator.differential.details import kernel_details
+from validator.differential.engine import CaseResult, KernelResult
+from validator.differential.faults import Fault
+from validator.differential.rules import BY_FAULT, blind_tolerance, tolerance_too_wide
+from validator.manifest.contract import KernelContract
+from validator.verdict.model import Evidence, Finding, Location, Obligation, StageResult, Status, Strength
+
+__all__ = ["settle"]
+
+_VOID_SHARE = 0.5
+"""Share of cases that may show nothing before a kernel counts as not examined."""
+
+
+def settle(
+    contract: KernelContract,
+    result: KernelResult,
+    needed: int,
+    inputs: dict[str, str],
+    findings: Sequence[Finding] = (),
+) -> StageResult:
+    """What a kernel's run means: its obligation, the evidence, and a finding for every kind of fault."""
+    found = (*findings, *_findings(contract, result))
+    status, reason = _status(contract, result, needed, found)
+    rows = coverage(contract, [r.case for r in result.results])
+    ident = f"differential/{contract.match}"
+    statuses = {s: len(result.of(s)) for s in ("passed", "failed", "void", "degenerate", "unusable")}
+    figures: dict[str, int | float | str] = {
+        "cases planned": len(result.planned),
+        **{f"cases {name}": count for name, count in statuses.items()},
+        "cases without a result": len(result.missing),
+        "calls of the candidate": result.calls,
+        "controls refused": sum(len(r.controlled.refused) for r in result.results if r.controlled),
+        "controls accepted": sum(len(r.controlled.passed) for r in result.results if r.controlled),
+        "mutants tried": result.mutated,
+        "mutants not seen": len(result.blind),
+        "input classes": ", ".join(r.input_class for r in rows if r.cases),
+    }
+    judged = len(result.results) - statuses["unusable"]
+    evidence = Evidence(
+        id=ident,
+        kind="differential",
+        strength=Strength.CPU_MODEL,
+        summary=(
+            f"{judged} of {len(result.planned)} cases run against {contract.reference}: {statuses['passed']} right, "
+            f"{statuses['failed']} wrong, {statuses['void'] + statuses['degenerate']} show nothing"
+        ),
+        status=status,
+        inputs=inputs,
+        figures=figures,
+        not_covered=(
+            "the CPU callable was run, not the compiled kernel: that both compute the same is not shown",
+            *not_covered(rows),
+            *_unenforced(result),
+            *(() if result.wide else (f"{contract.reference} refuses float64: it was its own exact result",)),
+        ),
+        assumptions=(f"{contract.reference} at the base revision is right",),
+        details=kernel_details(result, rows),
+    )
+    obligation = Obligation(
+        ident,
+        f"{contract.match}: the new path computes what {contract.reference} computes",
+        status,
+        reason,
+        (evidence.id,),
+        tuple(f.id for f in found),
+        Strength.CPU_MODEL,
+    )
+    return StageResult((obligation,), (evidence,), found)
+
+
+def _status(
+    contract: KernelContract, result: KernelResult, needed: int, found: Sequence[Finding]
+) -> tuple[Status, str]:
+    failed, passed = result.of("failed"), result.of("passed")
+    unusable = result.of("unusable")
+    if failed:
+        return Status.REFUTED, f"{len(failed)} of {len(result.results)} cases fail"
+    if not result.sound:
+        return Status.UNPROVEN, "a candidate that does nothing was accepted after the others: the run is void"
+    if unusable:
+        return Status.UNPROVEN, f"{len(unusable)} cases cannot be judged: {unusable[0].unusable}"
+    if result.missing:
+        return Status.UNPROVEN, f"{len(result.missing)} cases have no result"
+    shows_nothing = len(result.results) - len(passed)
+    if shows_nothing > _VOID_SHARE * len(result.results):
+        return Status.UNPROVEN, f"{shows_nothing} of {len(result.results)} cases show nothing: known-bad results pass"
+    if len(passed) < needed:
+        return Status.UNPROVEN, f"{len(passed)} cases were judged, policy asks for {needed}"
+    if any(f.rule == tolerance_too_wide.RULE.id for f in found):
+        return Status.UNPROVEN, "the manifest asks for a wider tolerance than policy grants"
+    return Status.PROVEN, ""
+
+
+def _unenforced(result: KernelResult) -> Iterator[str]:
+    for name, state in sorted(result.enforced.items()):
+        if state != "yes":
+            yield f"the candidate ran without confinement of {name} on this machine ({state})"
+
+
+def _findings(contract: KernelContract, result: KernelResult) -> Iterator[Finding]:
+    """One finding per rule and output, told by the smallest case that shows it."""
+    groups: dict[tuple[str, str], list[tuple[CaseResult, Fault]]] = {}
+    for failed in result.of("failed"):
+        for fault in failed.faults:
+            groups.setdefault((BY_FAULT[fault.kind].id, fault.output), []).append((failed, fault))
+    for (rule, output), shown in groups.items():
+        first, fault = _clearest(result, rule, output, shown)
+        figures = ", ".join(f"{k} {v}" for k, v in fault.figures.items())
+        yield Finding(
+            rule,
+            BY_FAULT[fault.kind].severity,
+            f"{contract.match}: {fault.message}",
+            Location((contract.candidate or "").partition(":")[0].replace(".", "/") + ".py", kernel=contract.match),
+            why=f"{len(shown)} of {len(result.results)} cases show it" + (f" ({figures})" if figures else ""),
+            fix=f"validator replay {shlex.quote(case_text(first.case))} --manifest FILE",
+            steps=(f"input: {first.case.words()}", f"made because: {first.case.origin}", f"case {first.case.id}"),
+            identity=(contract.match, output),
+            count=len(shown),
+        )
+    if result.blind:
+        shown_mutants = ", ".join(result.blind[:6]) + (f" and {len(result.blind) - 6} more" if result.blind[6:] else "")
+        yield Finding(
+            blind_tolerance.RULE.id,
+            blind_tolerance.RULE.severity,
+            f"{contract.match}: no case tells these mistakes from the right result: {shown_mutants}",
+            Location(contract.match, kernel=contract.match),
+            why=f"{len(result.blind)} of {result.mutated} mutants of the reference pass every case",
+            fix="narrow the tolerance, or widen the domain so that the term dominates, or set the other terms to zero",
+            identity=(contract.match,),
+        )
+
+
+def _clearest(
+    result: KernelResult, rule: str, output: str, shown: list[tuple[CaseResult, Fault]]
+) -> tuple[CaseResult, Fault]:
+    """The shrunk case that shows the same, or else the first that failed."""
+    for small in result.shrunk.values():
+        for fault in small.faults:
+            if (BY_FAULT[fault.kind].id, fault.output) == (rule, output):
+                return small, fault
+    return shown[0]
