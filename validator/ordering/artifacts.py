@@ -1,29 +1,39 @@
 """Audits whole files: PTX text, cubins, and what carries them (fat binaries, libraries, wheels).
 
-Each file is read by the front end its content asks for, kernel by kernel, so that a library of thousands of kernels
-does not stand in memory at once. Several files are spread over processes. What cannot be read is a `Skipped`.
+Each file is read by the front end its content asks for, kernel by kernel. What opcodes settle is settled on the spot;
+the rest is gathered to batches, over files and within one, and spread over processes. A library of thousands of kernels
+never stands in memory as a whole. What cannot be read is a `Skipped`.
 """
 
 from __future__ import annotations
 
-import fnmatch
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from functools import cache
-from multiprocessing import get_context
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from validator.errors import ValidatorError
 from validator.manifest.contract import KernelContract, Step, match_contract
-from validator.ordering.audit import assemble, audit_program
+from validator.ordering.audit import assemble
+from validator.ordering.batch import Batch, Outcome, Settings, Text, Work, audit_batch
 from validator.ordering.result import Audit, KernelAudit, Skipped
+from validator.ordering.spread import spread
 from validator.ordering.steps import apply_steps
+
+if TYPE_CHECKING:
+    from validator.ordering.sass.cache import ResultCache
+    from validator.ordering.sass.containers import Found
+    from validator.ordering.sass.reader import Looked
+    from validator.ordering.sass.tools import Tools
 
 __all__ = ["Artifact", "Progress", "audit_artifacts"]
 
 Progress = Callable[[str], None]
 """Takes one plain line."""
+
+_BATCH = 1 << 14
+"""Instructions in a batch: seconds of work, beside half a second to start the disassembler."""
 
 
 class Artifact(NamedTuple):
@@ -34,19 +44,23 @@ class Artifact(NamedTuple):
     data: bytes | None = None
     path: Path | None = None
 
+    @property
+    def source(self) -> bytes | Path:
+        return self.path if self.data is None and self.path is not None else self.data or b""
 
-class _Job(NamedTuple):
-    artifact: Artifact
-    contracts: tuple[KernelContract, ...]
-    globs: tuple[str, ...]
-    cache: Path | None = None
+    def read(self) -> bytes:
+        return self.source.read_bytes() if isinstance(self.source, Path) else self.source
 
-
-class _Done(NamedTuple):
-    name: str
-    kernels: list[KernelAudit]
-    skipped: list[Skipped]
-    tools: dict[str, str]
+    def is_ptx(self) -> bool:
+        """By name, else by content: text that has a `.version` directive near its start."""
+        if self.name.lower().endswith(".ptx"):
+            return True
+        if isinstance(self.source, Path):
+            with self.source.open("rb") as file:
+                start = file.read(4096)
+        else:
+            start = self.source[:4096]
+        return b"\0" not in start and b".version" in start
 
 
 def audit_artifacts(
@@ -63,148 +77,214 @@ def audit_artifacts(
     `cache`: a folder, the validator's own, with results of files that did not change; None: everything is read again.
     """
     globs = (kernel_glob,) if isinstance(kernel_glob, str) else tuple(kernel_glob or ())
-    work = [_Job(Artifact(*item), contracts, globs, cache) for item in artifacts]
-    kernels: list[KernelAudit] = []
-    skipped: list[Skipped] = []
-    tools: dict[str, str] = {}
-    for number, done in enumerate(_run(work, jobs), 1):
-        kernels += done.kernels
-        skipped += done.skipped
-        tools |= done.tools
-        if progress is not None:
-            progress(f"{number} of {len(work)} files, {len(kernels)} kernels: {done.name}")
+    run = _Run([Artifact(*item) for item in artifacts], Settings(contracts, globs), progress, cache)
+    for outcome in spread(audit_batch, run.batches(_BATCH if jobs > 1 else 4 * _BATCH), jobs, _size):
+        run.take(outcome)
+    kernels = [kernel for file in run.files for kernel in file.kernels]
+    skipped = [item for file in run.files for item in file.skipped]
+    tools = {tool: version for file in run.files for tool, version in file.tools.items()}
     judged, findings = apply_steps(kernels, contracts, steps) if steps else (kernels, ())
     return assemble(judged, skipped, findings, tools)
 
 
-def _run(work: list[_Job], jobs: int) -> Iterator[_Done]:
-    if jobs <= 1 or len(work) <= 1:
-        yield from map(_audit, work)
-        return
-    # Fresh interpreters: a fork of a process with threads may hang.
-    with ProcessPoolExecutor(min(jobs, len(work)), mp_context=get_context("spawn")) as pool:
-        yield from pool.map(_audit, work)
+def _size(batch: Batch) -> int:
+    return batch.bytes
 
 
-def _audit(job: _Job) -> _Done:
-    """One file, from the cache if it has not changed."""
-    if job.cache is None:
-        return _read(job)
-    from validator.ordering.sass.cache import ResultCache, Stored
-    from validator.ordering.sass.tools import Tools
+@dataclass(slots=True)
+class _File:
+    """What is known of one artifact so far."""
 
-    results = ResultCache(job.cache, dict(Tools.find().versions))
-    try:
-        source = job.artifact.path if job.artifact.data is None and job.artifact.path else _bytes(job.artifact)
-        key = results.key(source, job.artifact.name, job.contracts, job.globs)
-    except OSError:
-        return _read(job)
-    stored = results.get(key)
-    if stored is not None:
-        return _Done(job.artifact.name, list(stored.kernels), list(stored.skipped), stored.tools)
-    done = _read(job)
-    if not done.skipped:
-        # What was skipped may be readable next time: a tool that was missing or took too long.
-        results.put(key, Stored(tuple(done.kernels), (), done.tools))
-    return done
+    artifact: Artifact
+    kernels: list[KernelAudit] = field(default_factory=list)
+    skipped: list[Skipped] = field(default_factory=list)
+    tools: dict[str, str] = field(default_factory=dict)
+    key: str | None = None
+    """Of its entry in the cache."""
+    open: int = 1
+    """Pieces of work that are not done, reading it among them."""
 
 
-def _read(job: _Job) -> _Done:
-    """One file. Whatever goes wrong with it is said, not raised."""
-    done = _Done(job.artifact.name, [], [], {})
-    try:
-        if _is_ptx(job.artifact):
-            _ptx(job, _bytes(job.artifact), job.artifact.name, done)
-        else:
-            _binary(job, done)
-    except ValidatorError as error:
-        done.skipped.extend(
-            Skipped(problem.where or job.artifact.name, problem.what, problem.fix) for problem in error.problems
-        )
-    except OSError as error:
-        done.skipped.append(Skipped(job.artifact.name, f"cannot be read: {error.strerror or error}"))
-    if not done.kernels and not done.skipped and not job.globs:
-        done.skipped.append(Skipped(job.artifact.name, "holds no kernel", "name a file that holds PTX or machine code"))
-    return done
+class _Run:
+    """One audit: hands out work, takes results, and closes each file when its last result is in."""
 
+    def __init__(
+        self, artifacts: Sequence[Artifact], settings: Settings, progress: Progress | None, cache: Path | None
+    ) -> None:
+        self.files = [_File(artifact) for artifact in artifacts]
+        self._settings = settings
+        self._progress = progress
+        self._cache_folder = cache
+        self._closed = 0
+        self._kernels = 0
 
-def _bytes(artifact: Artifact) -> bytes:
-    if artifact.data is not None:
-        return artifact.data
-    return artifact.path.read_bytes() if artifact.path is not None else b""
+    # -- work --------------------------------------------------------------------------------------------------------
 
+    def batches(self, limit: int) -> Iterator[Batch]:
+        """Everything there is to lower and audit, `limit` instructions or a little more at a time."""
+        pending: list[Work] = []
+        weight = 0
+        for number in range(len(self.files)):
+            for work in self._read(number):
+                pending.append(work)
+                weight += work.weight
+                if weight >= limit:
+                    yield Batch(self._settings, tuple(pending))
+                    pending, weight = [], 0
+        if pending:
+            yield Batch(self._settings, tuple(pending))
 
-def _start(artifact: Artifact) -> bytes:
-    if artifact.data is not None:
-        return artifact.data[:4096]
-    if artifact.path is None:
-        return b""
-    with artifact.path.open("rb") as file:
-        return file.read(4096)
-
-
-def _is_ptx(artifact: Artifact) -> bool:
-    """By name, else by content: text that has a `.version` directive near its start."""
-    if artifact.name.lower().endswith(".ptx"):
-        return True
-    start = _start(artifact)
-    return b"\0" not in start and b".version" in start
-
-
-def _wanted(job: _Job, *names: str) -> bool:
-    return not job.globs or any(fnmatch.fnmatchcase(n, g) for n in names for g in job.globs)
-
-
-def _ptx(job: _Job, data: bytes, name: str, done: _Done) -> None:
-    from validator.ordering.ptx import read_ptx
-    from validator.ordering.sass.demangle import demangle
-
-    module = read_ptx(data, name)
-    readable = demangle(p.name for p in module.programs)
-    for program in module.programs:
-        demangled = readable.get(program.name, program.name)
-        if _wanted(job, program.name, demangled):
-            contract = match_contract(job.contracts, program.name, demangled)
+    def _read(self, number: int) -> Iterator[Work]:
+        """What one file asks for. Whatever goes wrong with it is said, not raised."""
+        file = self.files[number]
+        if not self._stored(file):
             try:
-                done.kernels.append(
-                    audit_program(program, contract, artifact=name, demangled=demangled, digest=program.digest)
-                )
+                for work in self._pieces(number, file):
+                    file.open += 1
+                    yield work
             except ValidatorError as error:
-                done.skipped.extend(Skipped(p.where or name, p.what, p.fix) for p in error.problems)
+                file.skipped.extend(Skipped(p.where or file.artifact.name, p.what, p.fix) for p in error.problems)
+            except OSError as error:
+                file.skipped.append(Skipped(file.artifact.name, f"cannot be read: {error.strerror or error}"))
+        self._done(file)
 
+    def _pieces(self, number: int, file: _File) -> Iterator[Work]:
+        if file.artifact.is_ptx():
+            yield Text(number, file.artifact.name, file.artifact.read())
+            return
+        from validator.ordering.sass.containers import find_binaries
+        from validator.ordering.sass.tools import Tools
 
-def _binary(job: _Job, done: _Done) -> None:
-    from validator.ordering.sass import read_binary
-    from validator.ordering.sass.demangle import demangle
-    from validator.ordering.settled import audit_settled
+        tools = Tools.find()
+        file.tools.update(tools.versions)
+        reading = _Binary(number, file, self._settings, tools)
+        for piece in find_binaries(file.artifact.source, file.artifact.name, tools):
+            if isinstance(piece, Skipped):
+                file.skipped.append(piece)
+            elif piece.kind == "ptx":
+                yield Text(number, piece.artifact, piece.data)
+            else:
+                looked = reading.survey(piece)
+                self._kernels += reading.settle(looked)
+                yield from reading.portions(piece, [item for item in looked if item.lower])
 
-    source = job.artifact.path if job.artifact.data is None and job.artifact.path is not None else _bytes(job.artifact)
+    # -- results -----------------------------------------------------------------------------------------------------
 
-    @cache
-    def in_full(name: str) -> bool:
-        # What a contract says can make more of a kernel than its opcodes do.
-        if not job.contracts:
+    def take(self, outcome: Outcome) -> None:
+        for part in outcome:
+            file = self.files[part.file]
+            file.kernels.extend(part.kernels)
+            file.skipped.extend(part.skipped)
+            self._kernels += len(part.kernels)
+            self._done(file)
+
+    def _done(self, file: _File) -> None:
+        file.open -= 1
+        if not file.open:
+            self._close(file)
+        if self._progress is not None:
+            done = f"{self._closed} of {len(self.files)} files, {self._kernels} kernels"
+            self._progress(f"{done}: {file.artifact.name}")
+
+    def _close(self, file: _File) -> None:
+        self._closed += 1
+        if not file.kernels and not file.skipped and not self._settings.globs:
+            hint = "name a file that holds PTX or machine code"
+            file.skipped.append(Skipped(file.artifact.name, "holds no kernel", hint))
+        if file.key is not None and not file.skipped and self._cache is not None:
+            # What was skipped may be readable next time: a tool that was missing or took too long.
+            from validator.ordering.sass.cache import Stored
+
+            self._cache.put(file.key, Stored(tuple(file.kernels), (), file.tools))
+
+    # -- cache -------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _cache(self) -> ResultCache | None:
+        if self._cache_folder is None:
+            return None
+        from validator.ordering.sass.cache import ResultCache
+        from validator.ordering.sass.tools import Tools
+
+        return ResultCache(self._cache_folder, dict(Tools.find().versions))
+
+    def _stored(self, file: _File) -> bool:
+        """Whether the cache had it; a file that cannot be read is left to whoever reads it next."""
+        if self._cache is None:
             return False
-        return match_contract(job.contracts, name, demangle((name,))[name]) is not None
+        artifact, settings = file.artifact, self._settings
+        try:
+            file.key = self._cache.key(artifact.source, artifact.name, settings.contracts, settings.globs)
+        except OSError:
+            return False
+        stored = self._cache.get(file.key)
+        if stored is None:
+            return False
+        file.key = None
+        self._kernels += len(stored.kernels)
+        file.kernels, file.skipped, file.tools = list(stored.kernels), list(stored.skipped), stored.tools
+        return True
 
-    module = read_binary(source, job.artifact.name, in_full=in_full)
-    for kernel in module:
-        if not _wanted(job, kernel.name, kernel.demangled):
-            continue
-        contract = match_contract(job.contracts, kernel.name, kernel.demangled)
-        if kernel.program is None:
-            done.kernels.append(audit_settled(kernel, contract))
-        else:
-            done.kernels.append(
-                audit_program(
-                    kernel.program,
-                    contract,
-                    artifact=kernel.artifact,
-                    demangled=kernel.demangled,
-                    digest=kernel.digest,
-                )
-            )
-    done.skipped.extend(module.skipped)
-    for name, text in module.ptx:
-        _ptx(job, text, name, done)
-    done.tools.update(module.tools.versions)
+
+class _Binary:
+    """Machine code of one file: settles what it can and hands on the rest."""
+
+    def __init__(self, number: int, file: _File, settings: Settings, tools: Tools) -> None:
+        from validator.ordering.sass.reader import SMALL
+
+        self._number, self._file, self._settings, self._tools = number, file, settings, tools
+        source = file.artifact.source
+        size = source.stat().st_size if isinstance(source, Path) else len(source)
+        self._in_full = None if size < SMALL else self._declared
+
+    def _declared(self, name: str) -> bool:
+        """What a contract says can make more of a kernel than its opcodes do."""
+        from validator.ordering.sass.demangle import demangle
+
+        contracts = self._settings.contracts
+        return bool(contracts) and match_contract(contracts, name, demangle((name,))[name]) is not None
+
+    def _wanted(self, name: str) -> bool:
+        from validator.ordering.sass.demangle import demangle
+
+        return self._settings.wanted(name, demangle((name,))[name])
+
+    def survey(self, piece: Found) -> list[Looked]:
+        """The kernels of one cubin that are asked for."""
+        from validator.ordering.sass.errors import SassError
+        from validator.ordering.sass.reader import survey
+
+        try:
+            return survey(piece, self._wanted if self._settings.globs else None, self._in_full)
+        except SassError as error:
+            self._file.skipped.append(Skipped(piece.artifact, str(error)))
+            return []
+
+    def settle(self, looked: Iterable[Looked]) -> int:
+        """Audits what needs no lowering; how many these were."""
+        from validator.ordering.settled import audit_settled
+
+        settled = [item.settled() for item in looked if not item.lower]
+        for kernel in settled:
+            contract = match_contract(self._settings.contracts, kernel.name, kernel.demangled)
+            self._file.kernels.append(audit_settled(kernel, contract))
+        return len(settled)
+
+    def portions(self, piece: Found, looked: Sequence[Looked]) -> Iterator[Work]:
+        """Kernels to lower, a batch at most in each portion."""
+        from validator.ordering.batch import Code
+        from validator.ordering.sass.reader import Portion, no_decoder
+
+        if looked and self._tools.nvdisasm is None:
+            missing = no_decoder(self._file.artifact.name)
+            if missing not in self._file.skipped:
+                self._file.skipped.append(missing)
+            return
+        places: list[int] = []
+        weight = 0
+        for item in looked:
+            places.append(item.place)
+            weight += item.scan.instructions
+            if weight >= _BATCH or item is looked[-1]:
+                yield Code(self._number, Portion(piece.artifact, piece.data, piece.arch, tuple(places)), weight)
+                places, weight = [], 0

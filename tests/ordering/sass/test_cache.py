@@ -26,7 +26,7 @@ def audit(folder, contracts=(CONTRACT,), data=None):
 def test_the_second_run_says_the_same_and_reads_nothing(tools, tmp_path, monkeypatch):
     first = audit(tmp_path)
     assert first.kernels[0].findings
-    monkeypatch.setattr(artifacts, "_read", lambda job: pytest.fail("read again"))
+    monkeypatch.setattr(artifacts, "audit_batch", lambda batch: pytest.fail("read again"))
     assert audit(tmp_path) == first
 
 

@@ -115,7 +115,7 @@ class TestFiles:
         assert [s.fix for s in module.skipped] == [INSTALL_HINT]
 
     def test_what_the_scan_settles_needs_no_tools(self, monkeypatch):
-        monkeypatch.setattr("validator.ordering.sass.reader._SMALL", 0)
+        monkeypatch.setattr("validator.ordering.sass.reader.SMALL", 0)
         path = LABELLED / "h17_bad/sm_90a.cubin"
         (kernel,) = read_binary(path, "given", tools=Tools(), in_full=lambda name: False)
         assert kernel.program is None

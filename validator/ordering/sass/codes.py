@@ -8,6 +8,7 @@ tests compare the table with nvdisasm, and so does every run for what it disasse
 from __future__ import annotations
 
 from enum import IntEnum, unique
+from functools import cache
 
 import numpy as np
 
@@ -68,6 +69,7 @@ _TABLE = """
 """
 
 
+@cache
 def class_of(base: str) -> Class:
     """Class of an opcode by its name without modifiers."""
     if base == "ACQBULK":

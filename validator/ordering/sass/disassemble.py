@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -23,13 +23,15 @@ from validator.ordering.program import Guard, Operation, Reg
 from validator.ordering.sass.errors import SassError
 from validator.ordering.sass.tools import INSTALL_HINT, Tools, run_tool
 
-__all__ = ["Decoder", "Instruction"]
+__all__ = ["Decoder", "Instruction", "decoder_for"]
 
 _WORD = 16
 _BASE = 1 << 40
 _NEAR = 1 << 36
 _SCHEDULING = ((1 << 21) - 1) << 41
 _BATCH = 60_000
+_REMEMBERED = 1 << 18
+"""Encodings kept from one batch to the next, about 1 KB each."""
 _TIMEOUT = 300.0
 _OUTPUT = 64 << 20
 _BAD_ADDRESS = re.compile(rb"at address (0x[0-9a-fA-F]+)")
@@ -74,6 +76,16 @@ class Instruction:
         return f"{'@!PT ' if self.never else guard}{self.opcode} {', '.join(operands)}".rstrip()
 
 
+def decoder_for(tools: Tools, sm: int) -> Decoder:
+    """The one decoder of this process for an architecture: starting nvdisasm is what costs time."""
+    return _decoder(tools.nvdisasm, sm)
+
+
+@cache
+def _decoder(nvdisasm: Path | None, sm: int) -> Decoder:
+    return Decoder(Tools(nvdisasm), sm)
+
+
 class Decoder:
     """Decodes for one architecture (`sm`: 90, 100, …) and remembers what it has seen."""
 
@@ -87,6 +99,11 @@ class Decoder:
 
     def learn(self, codes: Iterable[bytes | memoryview]) -> None:
         """Decodes every encoding of these functions that is new, in as few runs of nvdisasm as possible."""
+        if len(self._known) > _REMEMBERED:
+            self._known.clear()
+        self._learn(codes)
+
+    def _learn(self, codes: Iterable[bytes | memoryview]) -> None:
         new: dict[bytes, bytes] = {}
         for code in codes:
             for key, word in zip(_keys(code), _words(code), strict=True):
@@ -105,7 +122,7 @@ class Decoder:
 
     def decode(self, code: bytes | memoryview) -> list[Instruction]:
         """The instructions of one function; decodes what is new."""
-        self.learn([code])
+        self._learn([code])
         return [self._known[key] for key in _keys(code)]
 
     def _run(self, words: Sequence[bytes]) -> list[Instruction]:

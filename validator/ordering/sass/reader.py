@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from validator.errors import Problem
 from validator.ordering.result import Skipped
 from validator.ordering.sass.containers import Found, Limits, find_binaries
 from validator.ordering.sass.demangle import demangle, with_types
-from validator.ordering.sass.disassemble import Decoder
+from validator.ordering.sass.disassemble import decoder_for
 from validator.ordering.sass.elf import Cubin, Kernel
 from validator.ordering.sass.errors import SassError
 from validator.ordering.sass.lines import LineTable
@@ -18,11 +18,22 @@ from validator.ordering.sass.program import SassProgram, digest_of
 from validator.ordering.sass.scan import Scan, check_agreement, scan
 from validator.ordering.sass.tools import INSTALL_HINT, Tools
 
-__all__ = ["BinaryModule", "SassKernel", "read_binary"]
+__all__ = [
+    "SMALL",
+    "BinaryModule",
+    "Looked",
+    "Portion",
+    "SassKernel",
+    "lower",
+    "no_decoder",
+    "open_portion",
+    "read_binary",
+    "survey",
+]
 
 _BATCH = 1 << 19
 """Instructions that are decoded together; what bounds the memory a library takes."""
-_SMALL = 4 << 20
+SMALL = 4 << 20
 """Bytes below which everything is lowered: rules that have nothing to do with early accesses run as well."""
 
 
@@ -41,6 +52,100 @@ class SassKernel:
     scan: Scan
     program: SassProgram | None
     """None when the scan settles it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """A kernel that was scanned."""
+
+    cubin: Cubin
+    place: int
+    """Counts the kernels of the cubin from 0."""
+    kernel: Kernel
+    scan: Scan
+    lower: bool
+    """Whether the scan leaves something open, or everything is wanted."""
+
+    @property
+    def where(self) -> str:
+        return f"{self.cubin.name}!{self.kernel.name}"
+
+    def settled(self) -> SassKernel:
+        """What its opcodes say."""
+        name = self.kernel.name
+        readable = demangle((name,))[name]
+        return SassKernel(self.cubin.name, name, readable, self.cubin.arch, digest_of(self.kernel), self.scan, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Portion:
+    """Kernels of one cubin that have to be lowered, as they travel between processes."""
+
+    artifact: str
+    data: bytes
+    arch: str | None
+    """As its container says."""
+    places: tuple[int, ...]
+
+
+def survey(
+    piece: Found, only: Callable[[str], bool] | None = None, in_full: Callable[[str], bool] | None = None
+) -> list[Looked]:
+    """The kernels of one cubin, scanned, in order.
+
+    Args:
+        only: mangled name → whether the kernel is wanted at all; None: all.
+        in_full: mangled name → whether it is lowered even if the scan settles it; None: all are.
+
+    Raises:
+        SassError: the cubin is damaged.
+    """
+    cubin = Cubin(piece.data, piece.artifact, piece.arch)
+    kernels = list(cubin.kernels())
+    demangle(k.name for k in kernels)  # all at once: `only` and `in_full` may ask for them one by one
+    looked: list[Looked] = []
+    for place, kernel in enumerate(kernels):
+        if only is None or only(kernel.name):
+            found = scan(kernel, cubin.sm)
+            full = in_full is None or in_full(kernel.name)
+            old = found.settlement is not None and cubin.sm < 90
+            looked.append(Looked(cubin, place, kernel, found, not old and (full or found.settlement is None)))
+    return looked
+
+
+def open_portion(portion: Portion) -> list[Looked]:
+    """The kernels of a portion; their cubin was read before."""
+    cubin = Cubin(portion.data, portion.artifact, portion.arch)
+    kernels = list(cubin.kernels())
+    return [Looked(cubin, p, kernels[p], scan(kernels[p], cubin.sm), True) for p in portion.places]
+
+
+def lower(looked: Sequence[Looked], tools: Tools) -> Iterator[SassKernel | Skipped]:
+    """One by one as programs, in order; what cannot be followed is a `Skipped`. Decodes all of them at once."""
+    names = demangle(item.kernel.name for item in looked)
+    for sm in sorted({item.cubin.sm for item in looked}):
+        decoder_for(tools, sm).learn(item.kernel.code for item in looked if item.cubin.sm == sm)
+    table: tuple[Cubin, LineTable] | None = None
+    for item in looked:
+        if table is None or table[0] is not item.cubin:
+            table = (item.cubin, LineTable(item.cubin))
+        try:
+            program = _program(item, names[item.kernel.name], tools, table[1])
+        except SassError as error:
+            yield Skipped(item.where, str(error))
+            continue
+        name, arch = item.kernel.name, item.cubin.arch
+        yield SassKernel(item.cubin.name, name, names[name], arch, program.digest, item.scan, program)
+
+
+def _program(item: Looked, readable: str, tools: Tools, lines: LineTable) -> SassProgram:
+    instructions = decoder_for(tools, item.cubin.sm).decode(item.kernel.code)
+    check_agreement(item.where, instructions)
+    kernel = replace(item.kernel, parameters=with_types(item.kernel.parameters, readable))
+    try:
+        return SassProgram(item.cubin, kernel, instructions, lines)
+    except (IndexError, KeyError, ValueError) as error:
+        raise SassError(Problem(f"cannot be followed: {type(error).__name__}: {error}", item.where)) from error
 
 
 @dataclass(slots=True)
@@ -67,7 +172,7 @@ def read_binary(
     in_full: Callable[[str], bool] | None = None,
     limits: Limits | None = None,
 ) -> BinaryModule:
-    """Every kernel of a cubin, fat binary, library, object, wheel, zip file or folder.
+    """Every kernel of a cubin, fat binary, library, object, wheel, zip file or folder, in this process.
 
     Args:
         name: what to call it in reports.
@@ -80,117 +185,52 @@ def read_binary(
     """
     found = tools or Tools.find()
     module = BinaryModule(name, found)
-    size = len(data) if isinstance(data, bytes) else data.stat().st_size if data.is_file() else _SMALL
-    module._kernels = _Reader(module, only, in_full if size >= _SMALL else None).run(
-        find_binaries(data, name, found, limits)
-    )
+    size = len(data) if isinstance(data, bytes) else data.stat().st_size if data.is_file() else SMALL
+    module._kernels = _all(module, find_binaries(data, name, found, limits), only, in_full if size >= SMALL else None)
     return module
 
 
-@dataclass(slots=True)
-class _Wanted:
-    """A kernel on its way."""
+def _all(
+    module: BinaryModule,
+    pieces: Iterable[Found | Skipped],
+    only: Callable[[str], bool] | None,
+    in_full: Callable[[str], bool] | None,
+) -> Iterator[SassKernel]:
+    """Collects kernels until there is enough to decode."""
+    pending: list[Looked] = []
+    for piece in pieces:
+        if isinstance(piece, Skipped):
+            module.skipped.append(piece)
+        elif piece.kind == "ptx":
+            module.ptx.append((piece.artifact, piece.data))
+        else:
+            try:
+                looked = survey(piece, only, in_full)
+            except SassError as error:
+                if piece.artifact == module.name:
+                    raise
+                module.skipped.append(Skipped(piece.artifact, str(error)))
+                continue
+            yield from (item.settled() for item in looked if not item.lower)
+            pending += (item for item in looked if item.lower)
+            if sum(item.scan.instructions for item in pending) >= _BATCH:
+                yield from _lowered(module, pending)
+                pending = []
+    yield from _lowered(module, pending)
 
-    cubin: Cubin
-    kernel: Kernel
-    scan: Scan
-    lower: bool
+
+def _lowered(module: BinaryModule, pending: Sequence[Looked]) -> Iterator[SassKernel]:
+    if pending and module.tools.nvdisasm is None:
+        if no_decoder(module.name) not in module.skipped:
+            module.skipped.append(no_decoder(module.name))
+        return
+    for item in lower(pending, module.tools):
+        if isinstance(item, Skipped):
+            module.skipped.append(item)
+        else:
+            yield item
 
 
-class _Reader:
-    def __init__(
-        self, module: BinaryModule, only: Callable[[str], bool] | None, in_full: Callable[[str], bool] | None
-    ) -> None:
-        self._module = module
-        self._only = only
-        self._in_full = in_full
-        self._decoders: dict[int, Decoder] = {}
-        self._no_decoder = False
-        self._lines: tuple[Cubin, LineTable] | None = None
-
-    def run(self, pieces: Iterator[Found | Skipped]) -> Iterator[SassKernel]:
-        """Collects kernels until there is enough to decode, then hands them out in order."""
-        pending: list[_Wanted] = []
-        load = 0
-        for piece in pieces:
-            if isinstance(piece, Skipped):
-                self._module.skipped.append(piece)
-            elif piece.kind == "ptx":
-                self._module.ptx.append((piece.artifact, piece.data))
-            else:
-                for wanted in self._cubin(piece):
-                    pending.append(wanted)
-                    load += wanted.scan.instructions if wanted.lower else 0
-                    if load >= _BATCH:
-                        yield from self._flush(pending)
-                        pending, load = [], 0
-        yield from self._flush(pending)
-
-    def _cubin(self, piece: Found) -> Iterator[_Wanted]:
-        try:
-            cubin = Cubin(piece.data, piece.artifact, piece.arch)
-            kernels = list(cubin.kernels())
-            demangle(k.name for k in kernels)  # all at once: `only` and `in_full` may ask for them one by one
-            for kernel in kernels:
-                if self._only is None or self._only(kernel.name):
-                    looked = scan(kernel, cubin.sm)
-                    full = self._in_full is None or self._in_full(kernel.name)
-                    old = looked.settlement is not None and cubin.sm < 90
-                    yield _Wanted(cubin, kernel, looked, not old and (full or looked.settlement is None))
-        except SassError as error:
-            if piece.artifact == self._module.name:
-                raise
-            self._module.skipped.append(Skipped(piece.artifact, str(error)))
-
-    def _flush(self, pending: list[_Wanted]) -> Iterator[SassKernel]:
-        names = demangle(w.kernel.name for w in pending)
-        for sm in sorted({w.cubin.sm for w in pending if w.lower}):
-            decoder = self._decoder(sm)
-            if decoder is not None:
-                decoder.learn(w.kernel.code for w in pending if w.lower and w.cubin.sm == sm)
-        for wanted in pending:
-            readable = names[wanted.kernel.name]
-            program: SassProgram | None = None
-            if wanted.lower:
-                try:
-                    program = self._lower(wanted, readable)
-                except SassError as error:
-                    self._module.skipped.append(Skipped(f"{wanted.cubin.name}!{wanted.kernel.name}", str(error)))
-                    continue
-                if program is None:
-                    continue
-            digest = program.digest if program is not None else digest_of(wanted.kernel)
-            yield SassKernel(
-                wanted.cubin.name, wanted.kernel.name, readable, wanted.cubin.arch, digest, wanted.scan, program
-            )
-
-    def _decoder(self, sm: int) -> Decoder | None:
-        if self._module.tools.nvdisasm is None:
-            if not self._no_decoder:
-                self._no_decoder = True
-                self._module.skipped.append(
-                    Skipped(self._module.name, "machine code needs nvdisasm, and it was not found", INSTALL_HINT)
-                )
-            return None
-        if sm not in self._decoders:
-            self._decoders[sm] = Decoder(self._module.tools, sm)
-        return self._decoders[sm]
-
-    def _line_table(self, cubin: Cubin) -> LineTable:
-        """Parsed once per cubin; kernels of one cubin follow each other."""
-        if self._lines is None or self._lines[0] is not cubin:
-            self._lines = (cubin, LineTable(cubin))
-        return self._lines[1]
-
-    def _lower(self, wanted: _Wanted, readable: str) -> SassProgram | None:
-        decoder = self._decoder(wanted.cubin.sm)
-        if decoder is None:
-            return None
-        instructions = decoder.decode(wanted.kernel.code)
-        check_agreement(f"{wanted.cubin.name}!{wanted.kernel.name}", instructions)
-        kernel = replace(wanted.kernel, parameters=with_types(wanted.kernel.parameters, readable))
-        try:
-            return SassProgram(wanted.cubin, kernel, instructions, self._line_table(wanted.cubin))
-        except (IndexError, KeyError, ValueError) as error:
-            where = f"{wanted.cubin.name}!{wanted.kernel.name}"
-            raise SassError(Problem(f"cannot be followed: {type(error).__name__}: {error}", where)) from error
+def no_decoder(name: str) -> Skipped:
+    """The machine code of a file cannot be decoded here."""
+    return Skipped(name, "machine code needs nvdisasm, and it was not found", INSTALL_HINT)

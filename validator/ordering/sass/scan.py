@@ -21,6 +21,7 @@ from validator.ordering.sass.errors import SassError
 __all__ = ["Scan", "Settlement", "check_agreement", "scan"]
 
 _WORD = 16
+_CLASS_OF = [Class(int(number)) for number in CLASSES]
 _FIRST_WITH_PDL = 90
 _ALWAYS = 7
 """Predicate field (bits 12 to 15) of an instruction that is not predicated: PT, not negated."""
@@ -128,14 +129,14 @@ def check_agreement(name: str, instructions: list[Instruction]) -> None:
     Raises:
         SassError: names the kernel and the first instruction.
     """
-    for index, instruction in enumerate(instructions):
-        said = CLASSES[instruction.code]
-        if said != Class.UNKNOWN and instruction.opcode and said != class_of(instruction.base):
+    for instruction in dict.fromkeys(instructions):
+        said = _CLASS_OF[instruction.code]
+        if said is not Class.UNKNOWN and instruction.opcode and said is not class_of(instruction.base):
             raise SassError(
                 Problem(
                     f"opcode {instruction.code:#05x} is {instruction.base} to nvdisasm and "
-                    f"{Class(said).name.lower()} to the opcode table",
-                    f"{name} at {index * _WORD:#x}",
+                    f"{said.name.lower()} to the opcode table",
+                    f"{name} at {instructions.index(instruction) * _WORD:#x}",
                     "this nvdisasm is newer than the table: report it, and pin the version named in the extra",
                 )
             )

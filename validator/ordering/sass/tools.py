@@ -99,7 +99,7 @@ def run_tool(
                 process.wait()
                 raise
             errors.seek(0)
-            said = errors.read(1 << 20)
+            said = errors.read(min(output_limit, 16 << 20))
         out.seek(0)
         text = out.read(output_limit)
     if status and check:
