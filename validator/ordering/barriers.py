@@ -305,7 +305,8 @@ class Barriers:
             block = self.flow.blocks[number]
             for k, edge in enumerate(block.successors):
                 last = max(block.start, block.stop - 1)
-                if edge.target not in before and edge.target != target and self.threads.varies(edge.condition, last):
+                varies = any(self.threads.varies(guard, last) for guard in edge.guards)
+                if edge.target not in before and edge.target != target and varies:
                     result &= ~(self.masks.reach[number] & self.masks.edges[number][k])
         return result
 

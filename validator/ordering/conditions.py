@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from validator.ordering.dataflow import Flow
 from validator.ordering.program import Const, Op, Operand, Operation
-from validator.ordering.slices import LoadSlices
+from validator.ordering.slices import Slices
 
 __all__ = ["Conditions"]
 
@@ -15,13 +17,13 @@ _DEPTH = 24
 
 
 class Conditions:
-    """Boolean structure of the predicates of one kernel."""
+    """Boolean structure of the predicates of one kernel; a load is named as `slices` names it."""
 
-    def __init__(self, flow: Flow, slices: LoadSlices) -> None:
+    def __init__(self, flow: Flow, slices: Slices[Any]) -> None:
         self.flow = flow
         self.slices = slices
 
-    def decided_by(self, operand: Operand, index: int, value: bool, load: int, depth: int = 0) -> bool:
+    def decided_by(self, operand: Operand, index: int, value: bool, load: object, depth: int = 0) -> bool:
         """Whether `operand` of instruction `index` being `value` fixes a condition on the word loaded at `load`."""
         if isinstance(operand, Const) or load not in self.slices.of(operand, index):
             return False
@@ -34,7 +36,7 @@ class Conditions:
             self._operation(self.flow.program.operation(site, operand), site, value, load, depth + 1) for site in sites
         )
 
-    def _operation(self, operation: Operation, index: int, value: bool, load: int, depth: int) -> bool:
+    def _operation(self, operation: Operation, index: int, value: bool, load: object, depth: int) -> bool:
         op, args = operation.op, operation.args
         if op is Op.COPY or op is Op.VOTE:
             return self.decided_by(args[0], index, value, load, depth)
@@ -55,14 +57,14 @@ class Conditions:
         # A word itself, or arithmetic on it: a condition on the word.
         return any(load in self.slices.of(a, index) for a in args) or op in (Op.LOAD, Op.ATOMIC)
 
-    def _selected(self, operation: Operation, index: int, value: bool, load: int, depth: int) -> bool:
+    def _selected(self, operation: Operation, index: int, value: bool, load: object, depth: int) -> bool:
         true, false, condition = operation.args
         if not isinstance(true, Const) or not isinstance(false, Const) or bool(true.value) == bool(false.value):
             return False
         return self.decided_by(condition, index, value == bool(true.value), load, depth)
 
     def _compared(
-        self, operation: Operation, attr: tuple[object, ...], index: int, value: bool, load: int, depth: int
+        self, operation: Operation, attr: tuple[object, ...], index: int, value: bool, load: object, depth: int
     ) -> bool:
         args = operation.args
         first = self._relation(args, str(attr[0]), index, value, load, depth)
@@ -74,7 +76,7 @@ class Conditions:
         return first or third
 
     def _relation(
-        self, args: tuple[Operand, ...], relation: str, index: int, value: bool, load: int, depth: int
+        self, args: tuple[Operand, ...], relation: str, index: int, value: bool, load: object, depth: int
     ) -> bool:
         a, b = args[0], args[1]
         if relation in ("eq", "ne") and isinstance(b, Const) and b.value == 0:
@@ -82,7 +84,7 @@ class Conditions:
             return self.decided_by(a, index, value is (relation == "ne"), load, depth)
         return any(load in self.slices.of(x, index) for x in (a, b))
 
-    def _table(self, operation: Operation, table: int, index: int, value: bool, load: int, depth: int) -> bool:
+    def _table(self, operation: Operation, table: int, index: int, value: bool, load: object, depth: int) -> bool:
         """Some operand that depends on the load has one value in all rows with this result, and that value decides."""
         rows = [row for row in range(8) if bool(table >> row & 1) is value]
         for position, operand in enumerate(operation.args):

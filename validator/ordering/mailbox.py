@@ -3,20 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from validator.manifest.contract import Role
+from validator.ordering.conditions import Conditions
 from validator.ordering.dataflow import registers
 from validator.ordering.facts import Facts
 from validator.ordering.polls import Again, passing_edges
 from validator.ordering.program import Op, Operand, Operation, Reg
+from validator.ordering.slices import Node, WordSlices
 
-__all__ = ["unchecked_uses"]
+__all__ = ["Unchecked", "unchecked_uses"]
 
 _CHECKS = (Op.COMPARE, Op.VOTE)
 
 
-def unchecked_uses(facts: Facts) -> Iterator[tuple[str, int, int]]:
-    """(mailbox, load, use) for loads before the grid wait whose value is used unchecked."""
+@dataclass(frozen=True, slots=True)
+class Unchecked:
+    """One use of a mailbox word before its check."""
+
+    mailbox: str
+    load: int
+    use: int
+    beside: bool
+    """Another word of the same load was checked: it may speak for this one."""
+
+
+def unchecked_uses(facts: Facts) -> Iterator[Unchecked]:
+    """Uses of words that were loaded before the grid wait and not checked, every word of a vector for itself."""
     loads = [
         t
         for t in facts.touches
@@ -29,13 +43,19 @@ def unchecked_uses(facts: Facts) -> Iterator[tuple[str, int, int]]:
     if not loads:
         return
     uses = _Uses(facts)
-    words = {t.index for t in loads}
-    others = {t.index for t in facts.touches if t.word != "prefetch"} - words
-    again = Again(facts.flow, words, others)
+    polled = {t.index for t in loads}
+    others = {t.index for t in facts.touches if t.word != "prefetch"} - polled
+    again = Again(facts.flow, polled, others)
+    conditions = Conditions(facts.flow, WordSlices(facts.flow))
     for touch in loads:
-        passing = set(passing_edges(facts.flow, facts.conditions, touch.index, again))
-        for use in uses.unchecked(touch.index, passing):
-            yield touch.targets[0].name, touch.index, use
+        load = touch.index
+        words = sorted(facts.program.definitions(load), key=lambda r: r.name)
+        passing = {w: set(passing_edges(facts.flow, conditions, load, again, (load, w))) for w in words}
+        for word in words:
+            # Words of one load that a branch asks for may carry the validity of the others.
+            beside = not passing[word] and any(passing.values())
+            for use in uses.unchecked((load, word), passing[word]):
+                yield Unchecked(touch.targets[0].name, load, use, beside)
 
 
 class _Uses:
@@ -66,11 +86,11 @@ class _Uses:
             for register in registers(arg):
                 self.readers.setdefault(register, []).append((index, target))
 
-    def unchecked(self, load: int, passing: set[tuple[int, int]]) -> list[int]:
-        """Instructions that take the loaded value along a path without a passed check, sorted."""
+    def unchecked(self, word: Node, passing: set[tuple[int, int]]) -> list[int]:
+        """Instructions that take the loaded word along a path without a passed check, sorted."""
         found: set[int] = set()
-        seen: set[tuple[int, Reg]] = set()
-        stack = [(load, register) for register in self.facts.program.definitions(load)]
+        seen: set[Node] = set()
+        stack = [word]
         while stack:
             node = stack.pop()
             if node in seen:
@@ -83,7 +103,7 @@ class _Uses:
                     stack.append((index, target))
         return sorted(found)
 
-    def _reached(self, node: tuple[int, Reg], passing: set[tuple[int, int]]) -> list[tuple[int, Reg | None]]:
+    def _reached(self, node: Node, passing: set[tuple[int, int]]) -> list[tuple[int, Reg | None]]:
         """Readers of a definition on paths without a passed check and without another definition."""
         index, register = node
         readers = self.readers.get(register, [])

@@ -13,7 +13,7 @@ from functools import cached_property
 from heapq import heappop, heappush
 
 from validator.ordering.dataflow import Flow
-from validator.ordering.program import Event, EventKind
+from validator.ordering.program import Edge, Event, EventKind
 from validator.ordering.slices import first_value
 from validator.ordering.threads import Threads
 
@@ -73,14 +73,21 @@ def _first_edge(flow: Flow, number: int) -> int | None:
     block = flow.blocks[number]
     if len(block.successors) != 2:
         return None
-    given = [edge.condition for edge in block.successors]
-    guard = next((g for g in given if g is not None), None)
-    value = first_value(flow, guard.register, block.stop - 1) if guard is not None else None
-    if guard is None or value is None:
+    taken = [_first_taken(flow, edge, block.stop - 1) for edge in block.successors]
+    if sorted(map(str, taken)) == ["False", "True"]:
+        return taken.index(True)
+    return None
+
+
+def _first_taken(flow: Flow, edge: Edge, last: int) -> bool | None:
+    """Whether an edge is taken the first time, None when that cannot be told."""
+    if edge.condition is None:
         return None
-    holds = bool(value & 1) is not guard.negated
-    position = given.index(guard)
-    return position if holds else 1 - position
+    values = [first_value(flow, guard.register, last) for guard in edge.guards]
+    holds = [None if v is None else bool(v & 1) is not g.negated for v, g in zip(values, edge.guards, strict=True)]
+    if edge.either in holds:
+        return edge.either
+    return None if None in holds else not edge.either
 
 
 @dataclass(slots=True)
@@ -111,8 +118,15 @@ class Masks:
         result: list[list[int]] = []
         for block in self.flow.blocks:
             last = max(block.start, block.stop - 1)
-            result.append([self.threads.holds(edge.condition, last)[0] for edge in block.successors])
+            result.append([self._may_take(edge, last) for edge in block.successors])
         return result
+
+    def _may_take(self, edge: Edge, last: int) -> int:
+        first = self.threads.holds(edge.condition, last)[0]
+        if edge.also is None:
+            return first
+        second = self.threads.holds(edge.also, last)[0]
+        return first | second if edge.either else first & second
 
     @cached_property
     def _exits(self) -> dict[int, list[tuple[int, int]]]:

@@ -15,7 +15,7 @@ from validator.ordering.conditions import Conditions
 from validator.ordering.dataflow import Flow
 from validator.ordering.masks import Masks
 from validator.ordering.memory import Touch
-from validator.ordering.program import EventKind, Guard, Order, Scope
+from validator.ordering.program import EventKind, Order, Scope
 
 __all__ = ["ACQUIRES", "RELEASES", "Again", "Poll", "fences", "find_polls", "passing_edges"]
 
@@ -102,13 +102,18 @@ class Again:
         return None
 
 
-def passing_edges(flow: Flow, conditions: Conditions, load: int, again: Again) -> tuple[tuple[int, int], ...]:
-    """(block, number of the edge) taken only when the word loaded at `load` has agreed."""
+def passing_edges(
+    flow: Flow, conditions: Conditions, load: int, again: Again, word: object = None
+) -> tuple[tuple[int, int], ...]:
+    """(block, number of the edge) taken only when the word loaded at `load` has agreed.
+
+    `word` is what `conditions` calls it, absent: `load`.
+    """
     found: set[tuple[int, int]] = set()
     home = flow.block_of(load)
     body = next((b for b in flow.loops if home in b), frozenset[int]())
     for number in sorted(flow.rank):
-        edges = _decided(flow, conditions, number, load)
+        edges = _decided(flow, conditions, number, load if word is None else word)
         if not any(edges):
             continue
         successors = flow.blocks[number].successors
@@ -125,19 +130,20 @@ def passing_edges(flow: Flow, conditions: Conditions, load: int, again: Again) -
     return tuple(sorted(found))
 
 
-def _decided(flow: Flow, conditions: Conditions, number: int, load: int) -> list[bool]:
+def _decided(flow: Flow, conditions: Conditions, number: int, load: object) -> list[bool]:
     """For each edge of a block: whether it is taken only under a condition on the loaded word."""
     block = flow.blocks[number]
-    given = [edge.condition for edge in block.successors]
-    known = [g for g in given if g is not None]
-    if len(given) < 2 or not known:
+    known = {guard.register for edge in block.successors for guard in edge.guards}
+    if len(block.successors) < 2 or not known:
         return []
     last = max(block.start, block.stop - 1)
-    if not any(load in conditions.slices.of(g.register, last) for g in known):
+    if not any(load in conditions.slices.of(register, last) for register in known):
         return []
-    # The other side of a branch with two sides holds when its condition does not.
-    full = [g or Guard(known[0].register, not known[0].negated) if len(given) == 2 else g for g in given]
-    return [g is not None and conditions.decided_by(g.register, last, not g.negated, load) for g in full]
+    result: list[bool] = []
+    for edge in block.successors:
+        each = [conditions.decided_by(g.register, last, not g.negated, load) for g in edge.guards]
+        result.append(bool(each) and (all(each) if edge.either else any(each)))
+    return result
 
 
 def fences(flow: Flow, scope: Scope) -> list[int]:

@@ -327,6 +327,14 @@ class Edge:
     """Block number."""
     condition: Guard | None = None
     """Taken when the guard holds; None: unconditional or undecided (indirect branch)."""
+    also: Guard | None = None
+    """A second guard that must hold too (`@P0 BRA P1`)."""
+    either: bool = False
+    """One of the two guards is enough: the other side of such a branch."""
+
+    @property
+    def guards(self) -> tuple[Guard, ...]:
+        return tuple(g for g in (self.condition, self.also) if g is not None)
 
 
 @dataclass(slots=True)

@@ -14,10 +14,11 @@ from typing import Generic, TypeVar
 from validator.ordering.dataflow import Flow, registers
 from validator.ordering.program import Const, Op, Operand, Operation, Reg
 
-__all__ = ["LoadSlices", "Node", "Solver", "first_value"]
+__all__ = ["LoadSlices", "Node", "Slices", "Solver", "WordSlices", "first_value"]
 
 Node = tuple[int, Reg]
 T = TypeVar("T")
+L = TypeVar("L")
 
 
 class Solver(ABC, Generic[T]):
@@ -100,41 +101,71 @@ class Solver(ABC, Generic[T]):
             self.known.update(self.evaluate_cycle(members))
 
 
-class LoadSlices(Solver[frozenset[int]]):
-    """Which loads, atomics and tried waits a value derives from, as instruction indices."""
+class Slices(Solver[frozenset[L]], Generic[L]):
+    """Which loads, atomics and tried waits a value derives from."""
 
     LIMIT = 256
     """Loads remembered for one value; a sum over more is no condition anybody polls on."""
 
     _LEAVES = (Op.LOAD, Op.ATOMIC, Op.RETURN)
 
-    def evaluate(self, node: Node) -> frozenset[int]:
+    @abstractmethod
+    def leaf(self, node: Node) -> L:
+        """What is remembered of a loaded register."""
+
+    def evaluate(self, node: Node) -> frozenset[L]:
         index, register = node
         operation = self.program.operation(index, register)
         if operation.op in self._LEAVES or (operation.op is Op.OPAQUE and index in self.flow.event_at):
-            return frozenset((index,))
-        result: set[int] = set()
+            return frozenset((self.leaf(node),))
+        result: set[L] = set()
         for other in self.inputs(node):
             result |= self.known.get(other, frozenset())
             if len(result) > self.LIMIT:
                 break
         return frozenset(result)
 
-    def evaluate_cycle(self, nodes: list[Node]) -> dict[Node, frozenset[int]]:
-        joined: set[int] = set()
+    def evaluate_cycle(self, nodes: list[Node]) -> dict[Node, frozenset[L]]:
+        members = set(nodes)
+        counts = any(self.program.operation(*node).op in (Op.ADD, Op.SUB) for node in nodes)
+        joined: set[L] = set()
         for node in nodes:
-            joined |= self.evaluate(node)
+            for other in self.inputs(node):
+                # A count of turns whose step is chosen by a loaded word is not that word.
+                if other not in members and not (counts and self._chosen(other)):
+                    joined |= self.known.get(other, frozenset())
         return dict.fromkeys(nodes, frozenset(joined))
+
+    def _chosen(self, node: Node) -> bool:
+        """Whether a value is one of two constants, or true or false."""
+        operation = self.program.operation(*node)
+        if operation.op is Op.SELECT:
+            return all(isinstance(arg, Const) for arg in operation.args[:2])
+        return operation.op is Op.COMPARE
 
     def inputs(self, node: Node) -> Iterable[Node]:
         if self.program.operation(*node).op in self._LEAVES:
             return ()
         return super().inputs(node)
 
-    def of(self, operand: Operand, index: int) -> frozenset[int]:
+    def of(self, operand: Operand, index: int) -> frozenset[L]:
         """Loads behind an operand of instruction `index`."""
         self.require((operand,), index)
         return frozenset().union(*(self.known[node] for node in self.nodes(operand, index)))
+
+
+class LoadSlices(Slices[int]):
+    """Loads by instruction, all registers of a vector alike."""
+
+    def leaf(self, node: Node) -> int:
+        return node[0]
+
+
+class WordSlices(Slices[Node]):
+    """Loads by register: the words of a vector told apart."""
+
+    def leaf(self, node: Node) -> Node:
+        return node
 
 
 _ARITHMETIC: dict[Op, Callable[[list[int]], int]] = {

@@ -57,7 +57,7 @@ def _parts(facts: Facts, number: int) -> bool:
     """Whether a block ends in a branch by thread coordinates."""
     block = facts.flow.blocks[number]
     last = max(block.start, block.stop - 1)
-    conditions = [e.condition for e in block.successors if e.condition is not None]
+    conditions = [guard for edge in block.successors for guard in edge.guards]
     return len(block.successors) > 1 and any(facts.threads.parts(c, last) for c in conditions)
 
 

@@ -12,6 +12,8 @@ Mend it by moving every use behind the loop that polls that very word.
 What is decided: a value flows unchecked when it reaches a store, an address or an asynchronous operation along a path
 on which no branch that depends on that load has let it pass. Arithmetic on the way is followed; comparisons are checks.
 A branch that goes back to load again passes on its other side; a first look before a loop counts as a check.
+Every word of a vector load needs its own check; where only some of them are compared the rest is left open
+(`unproven`), since a flag among them may speak for all.
 
 Not seen: which sentinel the sender uses, and whether the comparison is the right one.
 """
@@ -22,7 +24,7 @@ from collections.abc import Iterable
 
 from validator.ordering.facts import Facts
 from validator.ordering.findings import finding
-from validator.ordering.mailbox import unchecked_uses
+from validator.ordering.mailbox import Unchecked, unchecked_uses
 from validator.rule import Rule
 from validator.verdict.model import Finding, Severity
 
@@ -32,19 +34,28 @@ RULE = Rule("order/mailbox-used-before-check", "a mailbox word is used before it
 
 
 def check(facts: Facts) -> Iterable[Finding]:
-    """One finding per mailbox argument."""
-    found: dict[str, list[tuple[int, int]]] = {}
-    for name, load, use in unchecked_uses(facts):
-        found.setdefault(name, []).append((load, use))
-    for name, pairs in found.items():
-        load, use = pairs[0]
+    """One finding per mailbox argument, uses that nothing checks before those that a word beside them may speak for."""
+    found: dict[tuple[str, bool], list[Unchecked]] = {}
+    for item in unchecked_uses(facts):
+        found.setdefault((item.mailbox, item.beside), []).append(item)
+    for (name, beside), items in found.items():
+        if beside and (name, False) in found:
+            continue
+        load, use = items[0].load, items[0].use
+        if beside:
+            said = f"a word of '{name}' is used at {facts.at(use)}, and only other words of its load were checked"
+            why = "whether they speak for this word too does not show; words arrive one by one unless they share a flag"
+        else:
+            said = f"a word of '{name}' is used at {facts.at(use)} before the check of its load has passed"
+            why = "until the check passes the word may still be the sentinel"
         yield finding(
             RULE,
             facts,
-            [i for i, _ in pairs],
-            f"a word of '{name}' is used at {facts.at(use)} before the check of its load has passed",
+            [item.load for item in items],
+            said,
             identity=(name,),
-            why="until the check passes the word may still be the sentinel",
+            why=why,
             fix="use the value only behind the loop that polls this very word",
             steps=tuple(f"{facts.at(i)}: {facts.program.text(i)}" for i in (load, use)),
+            severity=Severity.UNPROVEN if beside else Severity.ERROR,
         )

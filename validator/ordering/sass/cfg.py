@@ -41,6 +41,8 @@ class _Exit:
 
     target: int | None
     condition: Guard | None = None
+    also: Guard | None = None
+    either: bool = False
 
 
 @dataclass(slots=True)
@@ -124,7 +126,8 @@ class _Section:
             return [_Exit(place, instruction.guard), *stay]
         if instruction.guard is None:
             return [_Exit(place, second), _Exit(index + 1, _opposite(second))]
-        return [_Exit(place, instruction.guard), _Exit(index + 1)]
+        guard = instruction.guard
+        return [_Exit(place, guard, second), _Exit(index + 1, _opposite(guard), _opposite(second), either=True)]
 
     def _recorded(self, index: int) -> list[int]:
         found = sorted(
@@ -273,5 +276,5 @@ class _Expansion:
 
     def _edge(self, at: int, copy: _Copy, way: _Exit, numbers: Mapping[tuple[int, int], int]) -> Edge | None:
         if way.target is not None:
-            return Edge(numbers[(at, way.target)], way.condition)
-        return Edge(numbers[copy.back], way.condition) if copy.back is not None else None
+            return Edge(numbers[(at, way.target)], way.condition, way.also, way.either)
+        return Edge(numbers[copy.back], way.condition, way.also, way.either) if copy.back is not None else None
