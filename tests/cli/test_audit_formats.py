@@ -15,6 +15,7 @@ from validator.manifest.contract import Role
 from validator.manifest.load import load_contract
 from validator.ordering.program import Isa, Line, Parameter
 from validator.ordering.result import AccessRow, Audit, KernelAudit, ParamRef, Skipped
+from validator.ordering.rules import no_wait
 from validator.report import sarif
 from validator.report.audit_contract import render_contract
 from validator.report.audit_drift import DriftError, compare, load_audit
@@ -128,6 +129,46 @@ def test_thousands_of_kernels_are_a_page_with_true_totals(status: Status):
 def test_families_are_counted_by_template():
     (group,) = families(thousands(Status.PROVEN).kernels)
     assert (group.name, group.kernels) == ("void ns::gemm<…>", 13_000)
+
+
+def unlaunched(name: str, demangled: str) -> KernelAudit:
+    """A kernel of which nothing but the launch is open."""
+    found = replace(finding(name, Severity.UNPROVEN, no_wait.RULE.id), message=no_wait.LAUNCH_UNKNOWN, identity=(name,))
+    return kernel(name, Status.UNPROVEN, demangled=demangled, findings=(found,), pdl=None)
+
+
+def test_kernels_whose_launch_alone_is_open_are_counted_in_one_line():
+    many = [unlaunched(f"_Z{n}", f"void gemm<{n}>(float*)" if n % 2 else f"copy{n // 200}(int)") for n in range(1000)]
+    audit = Audit((kernel("a", Status.UNPROVEN), *many))
+    text = render_audit_text(audit)
+    assert "1,000 kernels neither wait nor trigger" in text
+    assert "500 x void gemm<…>, 100 x copy0" in text
+    assert text.count("order/no-wait") == 0
+    assert text.count("\n") < 40
+    page = render_audit_markdown(audit)
+    assert page.count("neither wait nor trigger") == 1
+    results = _check_sarif(json.loads(render_audit_sarif(audit)))
+    assert len(results) == 7  # one template, five names, and the kernel that has something else
+    assert sum(len(r.get("relatedLocations", ())) > 0 for r in results) == 6
+    assert len(json.loads(render_audit_json(audit))["kernels"]) == 1001
+
+
+def test_a_few_of_them_are_shown_one_by_one():
+    audit = Audit(tuple(unlaunched(f"k{n}", f"k{n}") for n in range(3)))
+    assert render_audit_text(audit).count("order/no-wait") == 3
+
+
+def test_instances_of_a_template_that_break_the_same_rules_stand_together():
+    names = [f"void gemm<{n}>(float*)" for n in range(40)]
+    audit = Audit(tuple(kernel(f"_Z{n}", Status.REFUTED, demangled=name) for n, name in enumerate(names)))
+    text = render_audit_text(audit)
+    assert "and 39 more kernels of this template that break the same rules: machine code for sm_90a" in text
+    assert text.count("order/early-read") == 1
+
+
+def test_files_are_what_was_named_not_what_they_hold():
+    audit = Audit(tuple(kernel(f"k{n}", artifact=f"lib.so!{n}.sm_90.cubin") for n in range(4)))
+    assert "4 kernels in 1 file" in render_audit_text(audit)
 
 
 @pytest.mark.parametrize(

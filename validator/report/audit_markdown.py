@@ -21,6 +21,10 @@ _CAPS = (40, 20, 10, 5, 2, 1)
 """Items shown of each list; the first number with which the page fits is taken."""
 
 
+_NAMES = 10
+"""Templates named of kernels that are only counted."""
+
+
 def render_audit_markdown(audit: Audit, drift: DriftDocument | None = None, budget: int = BUDGET) -> str:
     """The page, at most `budget` characters long; totals are true, only what is printed is cut."""
     for cap in _CAPS:
@@ -37,9 +41,10 @@ def _lines(audit: Audit, drift: DriftDocument | None, cap: int) -> Iterator[str]
     groups = words.by_status(audit)
     for status in (Status.REFUTED, Status.UNPROVEN):
         kernels = groups.pop(status, [])
-        title = f"{SIGNS[status]}: {plural(len(kernels), 'kernel')}"
-        alike = words.alike(kernels)
-        yield from _section(title, len(alike), (_kernel(same[0], same[1:]) for same in alike), cap)
+        kept, counted = words.apart(kernels)
+        title = f"{SIGNS[status]}: {plural(len(kernels), 'kernel')}, by template and rule"
+        pages = [*map(_kernel, words.alike(kept)), *([_counted(counted)] if counted else [])]
+        yield from _section(title, len(pages), pages, cap)
     over = by_weight(f for f in audit.findings if f.severity is not Severity.NOTE)
     yield from _section("Over the whole set", len(over), map(_finding, over), cap)
     notes = by_weight(f for f in audit.findings if f.severity is Severity.NOTE)
@@ -77,16 +82,26 @@ def _section(title: str, total: int, items: Iterable[str], cap: int) -> Iterator
         yield item
 
 
-def _kernel(kernel: KernelAudit, builds: list[KernelAudit]) -> str:
+def _counted(kernels: list[KernelAudit]) -> str:
+    """Kernels of which nothing but the launch is open."""
+    groups = words.families(kernels)
+    named = ", ".join(f"{g.kernels:,} x {code(shorten(g.name, 100))}" for g in groups[:_NAMES])
+    if len(groups) > _NAMES:
+        named += f", {sum(g.kernels for g in groups[_NAMES:]):,} of {len(groups) - _NAMES:,} other names"
+    fix = markdown(words.blocking(kernels[0])[0].fix)
+    return f"**{markdown(words.counted_words(kernels))}**\n\n{named}\n\n*How to mend it*: {fix}\n"
+
+
+def _kernel(group: list[KernelAudit]) -> str:
+    kernel = group[0]
     lines = [
         f"### {code(shorten(words.title_of(kernel), 160))}",
         "",
         f"{code(shorten(kernel.artifact, 160))}, {markdown(words.isa_words(kernel))}",
         "",
     ]
-    if builds:
-        named = ", ".join(dict.fromkeys(words.isa_words(b) for b in builds))
-        lines += [markdown(f"and {plural(len(builds), 'more build')} that break the same rules: {shorten(named)}"), ""]
+    if len(group) > 1:
+        lines += [markdown(shorten(words.rest_of(group), 300)), ""]
     found = words.blocking(kernel)
     lines += [_finding(f) for f in found[:3]]
     if len(found) > 3:

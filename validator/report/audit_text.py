@@ -32,6 +32,8 @@ FINDINGS = 3
 STEPS = 12
 """Steps of one path that are printed."""
 FAMILIES = 12
+NAMES = 5
+"""Templates named of kernels that are only counted."""
 
 
 def render_audit_text(
@@ -78,30 +80,48 @@ class _Report:
 
     def open_kernels(self, status: Status, kernels: list[KernelAudit]) -> Iterator[str]:
         yield from self.heading(status, len(kernels))
-        groups = words.alike(kernels)
+        kept, counted = words.apart(kernels)
+        groups = words.alike(kept)
         for same in groups[:FULL]:
-            yield from self.kernel(same[0], same[1:])
+            yield from self.kernel(same)
         rest = groups[FULL:]
         if rest:
             yield ""
         for same in rest[:LINES]:
-            found = words.blocking(same[0])
-            why = found[0].message if found else (same[0].reasons[0] if same[0].reasons else "")
-            times = f", {len(same):,} builds" if len(same) > 1 else ""
-            yield from self.wrap(f"{words.title_of(same[0])} ({same[0].artifact}{times}): {why}", "  ", "    ", 200)
+            yield from self.line(same)
         if len(rest) > LINES:
             left = sum(map(len, rest[LINES:]))
             yield f"  and {plural(left, 'more kernel')}: `--format json` holds them all"
+        if counted:
+            yield from self.counted(counted)
 
-    def kernel(self, kernel: KernelAudit, builds: list[KernelAudit]) -> Iterator[str]:
+    def line(self, group: list[KernelAudit]) -> Iterator[str]:
+        """A group of kernels in a line or two."""
+        found = words.blocking(group[0])
+        why = found[0].message if found else (group[0].reasons[0] if group[0].reasons else "")
+        count = f"{len(group):,} x " if len(group) > 1 else ""
+        archs = ", ".join(sorted({k.arch for k in group}))
+        name = shorten(words.group_name(group), 100)
+        yield from self.wrap(f"{count}{name} ({shorten(archs, 60)}): {shorten(why, 200)}", "  ", "    ")
+
+    def counted(self, kernels: list[KernelAudit]) -> Iterator[str]:
+        """Kernels of which nothing but the launch is open."""
+        yield ""
+        yield from self.wrap(words.counted_words(kernels), "  ", "    ")
+        groups = words.families(kernels)
+        named = [f"{g.kernels:,} x {shorten(g.name, 100)}" for g in groups[:NAMES]]
+        if len(groups) > NAMES:
+            named.append(f"{sum(g.kernels for g in groups[NAMES:]):,} of {len(groups) - NAMES:,} other names")
+        yield from self.wrap(", ".join(named), "    ", "      ", 1000)
+        yield from self.fix(words.blocking(kernels[0])[0].fix)
+
+    def kernel(self, group: list[KernelAudit]) -> Iterator[str]:
+        kernel = group[0]
         yield ""
         yield "  " + self.paint(visible(shorten(words.title_of(kernel), 160)), "bold")
         yield f"    {visible(f'{shorten(kernel.artifact, 160)}, {words.isa_words(kernel)}')}"
-        if builds:
-            named = ", ".join(dict.fromkeys(words.isa_words(b) for b in builds))
-            yield from self.wrap(
-                f"and {plural(len(builds), 'more build')} that break the same rules: {named}", "    ", "      ", 300
-            )
+        if len(group) > 1:
+            yield from self.wrap(words.rest_of(group), "    ", "      ", 300)
         found = words.blocking(kernel)
         for finding in found[:FINDINGS]:
             yield from self.finding(finding)

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from validator.ordering.program import Isa, Line
 from validator.ordering.result import AccessRow, Audit, KernelAudit, ParamRef
+from validator.ordering.rules import no_wait
 from validator.report.words import by_weight, place, plural
 from validator.verdict.model import Finding, Location, Severity, Status, Verdict
 
@@ -20,16 +21,21 @@ __all__ = [
     "Family",
     "alike",
     "all_findings",
+    "apart",
     "blocking",
     "by_status",
+    "counted_words",
     "families",
     "family_name",
+    "group_name",
     "headline",
     "isa_words",
+    "launch_unknown",
     "line_words",
     "not_covered",
     "open_findings",
     "param_words",
+    "rest_of",
     "row_words",
     "spot_words",
     "title_of",
@@ -37,6 +43,9 @@ __all__ = [
 ]
 
 _PARAMETERS = re.compile(r"\((?!anonymous namespace\))")
+
+COUNTED = 3
+"""Kernels of which nothing but the launch is open that are still shown one by one."""
 
 ORDER = (Status.REFUTED, Status.UNPROVEN, Status.PROVEN, Status.WAIVED, Status.NOT_APPLICABLE)
 """Outcomes in the order in which a reader needs them."""
@@ -72,13 +81,18 @@ def by_status(audit: Audit) -> dict[Status, list[KernelAudit]]:
 def headline(audit: Audit) -> str:
     """`2 kernels refuted, 40 proven, of 42 in 3 files`, with what could not be read."""
     parts = [f"{len(kernels):,} {status.value}" for status, kernels in by_status(audit).items()]
-    files = len({k.artifact for k in audit.kernels})
+    files = len({_file(k) for k in audit.kernels})
     text = f"{plural(len(audit.kernels), 'kernel')} in {plural(files, 'file')}: {', '.join(parts)}"
     if not audit.kernels:
         text = "no kernel was examined"
     if audit.skipped:
         text += f"; {plural(len(audit.skipped), 'input')} could not be audited"
     return text
+
+
+def _file(kernel: KernelAudit) -> str:
+    """The file that was named, whatever it holds."""
+    return kernel.artifact.partition("!")[0]
 
 
 def not_covered(audit: Audit) -> list[str]:
@@ -89,7 +103,7 @@ def not_covered(audit: Audit) -> list[str]:
             "PTX is not what runs: the driver or ptxas compiles it and may move non-coherent loads; audit every "
             "cubin that ships"
         )
-    unknown = sum(1 for k in audit.kernels if k.pdl is None)
+    unknown = sum(1 for k in audit.kernels if k.pdl is None and k.status is not Status.NOT_APPLICABLE)
     if unknown:
         said.append(
             f"how {plural(unknown, 'kernel')} {'is' if unknown == 1 else 'are'} launched was not declared "
@@ -109,12 +123,46 @@ def blocking(kernel: KernelAudit) -> list[Finding]:
 
 
 def alike(kernels: Iterable[KernelAudit]) -> list[list[KernelAudit]]:
-    """Builds of one kernel that break the same rules, together; machine code, which speaks louder, first."""
+    """Builds and template instances that break the same rules, together; machine code, which speaks louder, first."""
     groups: dict[tuple[str, ...], list[KernelAudit]] = {}
     for kernel in kernels:
         rules = sorted({f.rule for f in blocking(kernel)}) or list(kernel.reasons[:1])
-        groups.setdefault((kernel.name, *rules), []).append(kernel)
+        groups.setdefault((family_name(title_of(kernel)), *rules), []).append(kernel)
     return [sorted(group, key=lambda k: k.isa is Isa.PTX) for group in groups.values()]
+
+
+def group_name(group: Sequence[KernelAudit]) -> str:
+    """The kernel's name where it is one, else that of the template."""
+    title = title_of(group[0])
+    return title if len({k.name for k in group}) == 1 else family_name(title)
+
+
+def rest_of(group: Sequence[KernelAudit]) -> str:
+    """What stands behind the first kernel of a group: `39 more kernels of this template …`; empty: nothing."""
+    rest = group[1:]
+    if not rest:
+        return ""
+    same = len({k.name for k in group}) == 1
+    what = plural(len(rest), "more build") if same else plural(len(rest), "more kernel") + " of this template"
+    return f"and {what} that break the same rules: {', '.join(dict.fromkeys(map(isa_words, rest)))}"
+
+
+def launch_unknown(kernel: KernelAudit) -> bool:
+    """Whether all that is open is how it is launched: nearly every kernel of a library that knows no PDL."""
+    found = blocking(kernel)
+    return bool(found) and all(f.rule == no_wait.RULE.id and f.severity is Severity.UNPROVEN for f in found)
+
+
+def apart(kernels: Iterable[KernelAudit]) -> tuple[list[KernelAudit], list[KernelAudit]]:
+    """(to be shown one by one, to be counted only because nothing but their launch is open)."""
+    kept, counted = [], []
+    for kernel in kernels:
+        (counted if launch_unknown(kernel) else kept).append(kernel)
+    return (kept, counted) if len(counted) > COUNTED else ([*kept, *counted], [])
+
+
+def counted_words(kernels: Sequence[KernelAudit]) -> str:
+    return f"{plural(len(kernels), 'kernel')} neither wait nor trigger: right only when launched without PDL"
 
 
 def title_of(kernel: KernelAudit) -> str:
@@ -193,7 +241,7 @@ def families(kernels: Iterable[KernelAudit]) -> list[Family]:
     for kernel in kernels:
         members.setdefault(family_name(title_of(kernel)), []).append(kernel)
     found = [
-        Family(name, len(ks), len({k.artifact for k in ks}), tuple(sorted(Counter(k.arch for k in ks))))
+        Family(name, len(ks), len({_file(k) for k in ks}), tuple(sorted(Counter(k.arch for k in ks))))
         for name, ks in members.items()
     ]
     return sorted(found, key=lambda f: (-f.kernels, f.name))
