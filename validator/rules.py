@@ -17,6 +17,7 @@ __all__ = ["ROLES", "NoPage", "aliases_of", "all_rules", "page", "unwaivable"]
 REGISTRIES = (
     ("validator.gate.rules", "RULES"),
     ("validator.isolation.rules", "RULES"),
+    ("validator.isolation.rules.proof", "PROOF_RULES"),
     ("validator.scope.rules", "RULES"),
     ("validator.ordering.rules", "MODULES"),
     ("validator.ordering.rules", "STEP_MODULES"),

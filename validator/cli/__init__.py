@@ -21,6 +21,7 @@ __all__ = ["run"]
 
 COMMANDS = {
     "check": "validator.cli.check",
+    "isolate": "validator.cli.isolate",
     "report": "validator.cli.report",
     "audit": "validator.cli.audit",
     "diff": "validator.cli.diff",

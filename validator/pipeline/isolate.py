@@ -6,18 +6,13 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from validator.pipeline import Options, check
-from validator.pipeline.stages import Entry
+from validator.pipeline.stages import STAGES
 from validator.verdict.compute import compute, verdict_reason
 from validator.verdict.result import CheckResult
 
 __all__ = ["STAGE", "isolate"]
 
-STAGE = Entry(
-    "isolation-proof",
-    "validator.isolation.proof:run",
-    "with the switch off, everything does what it did before",
-    "what runs with the switch off",
-)
+STAGE = next(entry for entry in STAGES if entry.name == "isolation/proof")
 
 
 def isolate(

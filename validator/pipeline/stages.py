@@ -15,7 +15,7 @@ class Entry:
     """One stage and what it settles, in case it cannot say so itself."""
 
     name: str
-    """Family of its obligations."""
+    """Obligation, or family of obligations, that it settles."""
     where: str
     """`module:function`."""
     statement: str
@@ -40,6 +40,12 @@ STAGES = (
         "validator.isolation.stage:run",
         "the change stays inside its declared paths and off the default path",
         "which files are touched",
+    ),
+    Entry(
+        "isolation/proof",
+        "validator.isolation.proof:run",
+        "with the switch off, everything does what it did before",
+        "what runs with the switch off",
     ),
     Entry(
         "scope",
