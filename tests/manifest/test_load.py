@@ -110,3 +110,14 @@ def test_a_contract_alone_and_as_part_of_a_manifest() -> None:
         load_contract(alone.replace('"index"', '"idnex"').encode(), "c.toml")
     with pytest.raises(ManifestError, match=r"c\.toml:7: kernel: unknown key `kernel`; did you mean `kernels`"):
         load_contract((alone + "[kernel]\n").encode(), "c.toml")
+
+
+def test_stable_needs_a_reason_in_a_manifest() -> None:
+    """A contract alone may leave it out: the audit then says that none was given."""
+    text = GOOD.replace('role = "weight"', 'role = "stable"')
+    (problem,) = problems(text)
+    assert "role 'stable' of" in problem
+    assert "needs a written `justification`" in problem
+    kernels, _ = load_contract(b'schema = "validator/manifest/1"\n' + text[text.index("[[kernels]]") :].encode(), NAME)
+    assert [name for argument in kernels[0].args for name in argument.unjustified]
+    load_manifest(text.replace('role = "stable"', 'role = "stable"\njustification = "host table"').encode(), NAME)

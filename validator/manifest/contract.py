@@ -210,7 +210,7 @@ class Argument(Values):
     """None: undeclared, or a struct whose `fields` carry the roles."""
     fields: tuple[ContractField, ...] = ()
     justification: str | None = None
-    """Why a `stable` argument is stable; shown to the reviewer as an assumption."""
+    """Why a `stable` argument is stable; shown to the reviewer as an assumption, its absence too."""
     points_to: Role | None = None
     """Role of what the pointers *in* this pointer table point to."""
     guarded_by: str | None = None
@@ -222,11 +222,11 @@ class Argument(Values):
     scope: Literal["gpu", "sys"] | None = None
     """For a flag: how far away its writer may be."""
 
-    @model_validator(mode="after")
-    def _stable_needs_a_reason(self) -> Argument:
-        if self.role is Role.STABLE and not self.justification:
-            raise ValueError(f"role 'stable' of argument {self.name!r} needs a written `justification`")
-        return self
+    @property
+    def unjustified(self) -> tuple[str, ...]:
+        """Names of what is declared `stable` here with no reason given; a manifest may not do that."""
+        parts: tuple[Argument | ContractField, ...] = (self, *self.fields)
+        return tuple(p.name for p in parts if p.role is Role.STABLE and not p.justification)
 
 
 class Launch(_Model):

@@ -184,6 +184,8 @@ class Manifest(Contract):
         both = sorted(set(self.isolation.paths) & set(self.isolation.shared))
         if both:
             wrong.append(f"`isolation` lists {', '.join(map(repr, both))} both as its own and as shared")
+        stable = (name for kernel in self.kernels for argument in kernel.args for name in argument.unjustified)
+        wrong += [f"role 'stable' of {name!r} needs a written `justification`: it is taken on trust" for name in stable]
         if wrong:
             raise ValueError("\n".join(wrong))
         return self
