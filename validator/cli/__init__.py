@@ -32,6 +32,11 @@ COMMANDS = {
     "rules": "validator.cli.rules",
     "schema": "validator.cli.schema",
     "verify": "validator.cli.verify",
+    "sign": "validator.cli.sign",
+    "approve": "validator.cli.review",
+    "reject": "validator.cli.review",
+    "waive": "validator.cli.waive",
+    "history": "validator.cli.history",
 }
 """Command → module that holds a click command of that name, in the order of the help page."""
 

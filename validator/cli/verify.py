@@ -1,32 +1,98 @@
-"""`validator verify DIR`: whether a bundle is what was written, and whether its verdict follows."""
+"""`validator verify DIR`: whether a bundle is what was written, whether its verdict follows, and who stands for it."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from datetime import UTC, date, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-__all__ = ["verify"]
+if TYPE_CHECKING:
+    from validator.errors import Problem
+    from validator.verdict.signing import PublicKey
+
+__all__ = ["touched", "verify"]
 
 
 @click.command()
 @click.argument("bundle", metavar="DIR")
-def verify(bundle: str) -> int:
+@click.option(
+    "--key", "keys", multiple=True, metavar="FILE", help="Public key (PEM) that must have signed; repeatable."
+)
+@click.option("--commit", metavar="SHA", help="The commit that the bundle must be about, in full.")
+def verify(bundle: str, keys: tuple[str, ...], commit: str | None) -> int:
     """Say whether a bundle was touched.
 
-    Recomputes its digests, and its verdict from its obligations.
+    Recomputes its digests, its statement, and its verdict from the evidence. With --key, the statement and every review
+    must be signed by one of the keys.
 
-    Exit codes: 0 untouched, 1 touched, 2 no bundle.
+    Exit codes: 0 untouched, 1 touched (or not signed, or about another commit), 2 no bundle.
     """
+    import re
+
     from validator.cli.output import emit
     from validator.text import visible
-    from validator.verdict.bundle import load_bundle, verify_bundle
+    from validator.verdict.bundle import load_bundle
+    from validator.verdict.signing import public_keys
 
+    if commit is not None and not re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", commit):
+        raise click.BadParameter(f"{commit!r} is no commit id in full", param_hint="--commit")
     folder = Path(bundle)
-    problems = verify_bundle(folder)
-    if problems:
-        emit("".join(f"touched: {visible(str(p))}\n" for p in problems))
+    if touched(folder, public_keys([Path(k) for k in keys]) if keys else None, commit):
         return 1
     manifest = load_bundle(folder).manifest
     emit(f"untouched: {len(manifest['files'])} files, verdict {manifest['verdict']}, {manifest['id']}\n")
+    emit("".join(f"{visible(line)}\n" for line in _standing(folder, bool(keys), datetime.now(UTC).date())))
     return 0
+
+
+def touched(folder: Path, keys: dict[str, PublicKey] | None = None, commit: str | None = None) -> bool:
+    """Print what is wrong with a bundle; false when nothing is."""
+    from validator.cli.output import emit
+    from validator.text import visible
+    from validator.verdict.attest import check_statement
+    from validator.verdict.bundle import verify_bundle
+    from validator.verdict.review import check_reviews
+
+    problems: list[Problem] = list(verify_bundle(folder))
+    if not problems:
+        problems = [*check_statement(folder, keys), *check_reviews(folder, keys), *_commit(folder, commit)]
+    emit("".join(f"touched: {visible(str(p))}\n" for p in problems))
+    return bool(problems)
+
+
+def _commit(folder: Path, commit: str | None) -> Iterator[Problem]:
+    from validator.errors import Problem
+    from validator.verdict.bundle import RESULT, load_json
+
+    head = load_json(folder / RESULT)["change"]["head"]
+    if commit is not None and commit != head:
+        yield Problem(f"is about {head}, not about {commit}", RESULT)
+
+
+def _standing(folder: Path, checked: bool, today: date) -> Iterator[str]:
+    """Who stands for it, and for how long it counts."""
+    from validator.verdict.bundle import ENVELOPE
+    from validator.verdict.review import read_reviews
+
+    signed = (folder / ENVELOPE).exists()
+    if not checked:
+        yield f"signature: {'there, not checked: name a public key with --key' if signed else 'none'}"
+    for recorded in read_reviews(folder):
+        review = recorded.review
+        yield f"{review.decision} by {review.reviewer} on {review.made.date()}: {review.reason}"
+        for risk in review.risks:
+            over = "no longer counts, expired" if risk.expires < today else "accepted until"
+            yield f"  {risk.obligation}: {over} {risk.expires}"
+    yield from _age(folder, today)
+
+
+def _age(folder: Path, today: date) -> Iterator[str]:
+    from validator.report.history import stale_since
+    from validator.report.reading import read_result
+
+    day = stale_since(read_result(folder))
+    if day is not None and day < today:
+        yield f"stale: the policy lets evidence count until {day}; run the check again"

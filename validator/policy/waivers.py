@@ -6,6 +6,7 @@ and every report shows it. A change that adds one is judged without it (`gate/wa
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -19,7 +20,15 @@ from validator.globs import matches
 from validator.policy.model import WAIVER_SCHEMA, Policy, Waiver
 from validator.tables import TableError, load_model
 
-__all__ = ["WaiverNotice", "Waivers", "json_schema", "judge_waivers", "load_waivers", "waivers_from_tree"]
+__all__ = [
+    "WaiverNotice",
+    "Waivers",
+    "json_schema",
+    "judge_waivers",
+    "load_waivers",
+    "waiver_text",
+    "waivers_from_tree",
+]
 
 
 class WaiverFile(BaseModel):
@@ -108,6 +117,30 @@ def judge_waivers(
             if left <= policy.waivers.warn_days:
                 notices.append(WaiverNotice("expires-soon", waiver, f"expires on {waiver.expires}, in {left} days"))
     return Waivers(active, tuple(notices))
+
+
+def waiver_text(said: Mapping[str, str], unwaivable: Collection[str] = ()) -> str:
+    """A waiver file with one waiver, from its keys as text. Raises `TableError` with all problems."""
+    days = ("created", "expires")
+    lines = [f"{key} = {said[key] if key in days else json.dumps(said[key], ensure_ascii=False)}" for key in said]
+    text = "\n".join([f'schema = "{WAIVER_SCHEMA}"', "", "[[waivers]]", *lines]) + "\n"
+    problems = [
+        Problem(f"is no day such as 2027-01-31: {said[key]!r}", f"--{key}") for key in days if not _is_day(said[key])
+    ]
+    rule = said["finding"].rpartition(":")[0]
+    if rule.startswith("gate/") or rule in unwaivable:
+        problems.append(Problem("cannot be waived", said["finding"], "mend the change, or change the policy first"))
+    if not problems:
+        load_waivers({"waiver": text.encode()})
+        return text
+    raise TableError(*problems)
+
+
+def _is_day(text: str) -> bool:
+    try:
+        return date.fromisoformat(text).isoformat() == text
+    except ValueError:
+        return False
 
 
 def json_schema() -> dict[str, Any]:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from validator.change.model import MAX_READ, ChangeError, Tree
+from validator.report.details import counterexamples
+from validator.report.html import render_html
 from validator.report.json import check_document, to_json
 from validator.report.markdown import render_markdown
 from validator.report.text import render_text
-from validator.verdict.bundle import ENVIRONMENT, RESULT, digest, object_name, write_bundle
+from validator.verdict.attest import statement
+from validator.verdict.bundle import ENVIRONMENT, RESULT, STATEMENT, digest, dump, object_name, write_bundle
 
 if TYPE_CHECKING:
     from validator.verdict.result import CheckResult
@@ -19,7 +24,11 @@ __all__ = ["bundle_files", "save_bundle"]
 
 def save_bundle(result: CheckResult, target: Path) -> str:
     """Write the bundle of a result and return its id."""
-    return write_bundle(target, bundle_files(result), result.verdict.value)
+    files = bundle_files(result)
+    about = json.loads(files[RESULT])
+    return write_bundle(
+        target, files, result.verdict.value, lambda manifest: {STATEMENT: dump(statement(manifest, about))}
+    )
 
 
 def bundle_files(result: CheckResult) -> dict[str, bytes]:
@@ -29,10 +38,12 @@ def bundle_files(result: CheckResult) -> dict[str, bytes]:
     files = {
         RESULT: to_json(document).encode(),
         ENVIRONMENT: to_json(environment).encode(),
+        "summary.html": render_html(result).encode(),
         "summary.md": render_markdown(result).encode(),
         "summary.txt": render_text(result).encode(),
     }
     files.update((object_name(data), data) for data in _inputs(result))
+    files.update(_counterexamples(result))
     return files
 
 
@@ -49,6 +60,17 @@ def _inputs(result: CheckResult) -> list[bytes]:
                 found.append(data)
                 break
     return found
+
+
+def _counterexamples(result: CheckResult) -> Iterator[tuple[str, bytes]]:
+    """Every case that failed, and the manifest that says what it means: what `validator replay` takes."""
+    found = [one for e in result.evidence for one in counterexamples(e)]
+    for one in found:
+        yield f"counterexamples/{one.id}.json", f"{one.case}\n".encode()
+    if found and result.manifest_path is not None:
+        manifest = _read(result.change.head_tree, result.manifest_path)
+        if manifest is not None and digest(manifest) == result.manifest_digest:
+            yield "counterexamples/manifest.toml", manifest
 
 
 def _read(tree: Tree, path: str) -> bytes | None:

@@ -5,16 +5,31 @@ Which keys there are is said where they are filled: `validator.ordering.details`
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from validator.verdict.model import Evidence
 
-__all__ = ["DIFFERENTIAL", "ORDERING", "Access", "Case", "Covered", "Wait", "accesses", "cases", "coverage", "waits"]
+__all__ = [
+    "DIFFERENTIAL",
+    "ORDERING",
+    "Access",
+    "Case",
+    "Counterexample",
+    "Covered",
+    "Wait",
+    "accesses",
+    "cases",
+    "counterexamples",
+    "coverage",
+    "waits",
+]
 
 ORDERING: Final = "ordering-audit"
 DIFFERENTIAL: Final = "differential"
+_CASE_ID = re.compile(r"[0-9a-f]{12}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +84,17 @@ class Covered:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class Counterexample:
+    """The smallest case that fails in one way."""
+
+    id: str
+    """Twelve hexadecimal digits: safe in a file name."""
+    kernel: str
+    case: str
+    """One line of JSON, as `validator replay` takes it."""
+
+
 def accesses(evidence: Evidence, key: str) -> tuple[Access, ...]:
     """`early`, `movable` or `accesses` of an ordering audit."""
     return tuple(
@@ -117,6 +143,16 @@ def coverage(evidence: Evidence) -> tuple[Covered, ...]:
             _text(r, "class"), _text(r, "words"), _count(r, "cases"), r.get("applies") is not False, _text(r, "reason")
         )
         for r in _rows(evidence, "coverage")
+    )
+
+
+def counterexamples(evidence: Evidence) -> tuple[Counterexample, ...]:
+    """The smallest cases that fail."""
+    rows = _rows(evidence, "counterexamples")
+    return tuple(
+        Counterexample(name, _text(r, "kernel"), _text(r, "case"))
+        for r in rows
+        if _CASE_ID.fullmatch(name := _text(r, "id"))
     )
 
 

@@ -3,10 +3,14 @@
     bundle.json        what is in the folder: name → sha256, bytes; the bundle's own id
     result.json        the check result, free of times and absolute paths
     environment.json   times, versions, paths: the only file that differs between two runs over the same input
-    summary.md, summary.txt
+    summary.html, summary.md, summary.txt
     objects/ab/cdef…   inputs and counterexamples, named by their sha256
 
-The id is the sha256 over all entries but `environment.json`, so two runs over the same input share it.
+    statement.json     in-toto statement over bundle.json (`validator.verdict.attest`), and statement.dsse.json: signed
+    reviews/0001.json  what people decided about it (`validator.verdict.review`)
+
+The id is the sha256 over all entries but `environment.json`, so two runs over the same input share it. Statements and
+reviews are made from the manifest's digest: they lie beside it and are checked against it.
 """
 
 from __future__ import annotations
@@ -14,27 +18,34 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from validator.errors import Problem, ValidatorError
-from validator.verdict.compute import compute
-from validator.verdict.model import Obligation, Status
+from validator.verdict.follows import does_not_follow
 
 __all__ = [
+    "ENVELOPE",
     "ENVIRONMENT",
+    "MANIFEST",
     "RESULT",
+    "REVIEWS",
     "SCHEMA",
+    "STATEMENT",
     "Bundle",
     "BundleError",
     "check_target",
     "digest",
+    "dump",
     "load_bundle",
+    "load_json",
     "object_name",
+    "put",
     "verify_bundle",
     "write_bundle",
 ]
@@ -43,6 +54,9 @@ SCHEMA = "validator/bundle/1"
 MANIFEST = "bundle.json"
 RESULT = "result.json"
 ENVIRONMENT = "environment.json"
+STATEMENT = "statement.json"
+ENVELOPE = "statement.dsse.json"
+REVIEWS = "reviews"
 
 
 class BundleError(ValidatorError):
@@ -90,8 +104,16 @@ def check_target(target: Path) -> None:
         raise BundleError(Problem("cannot be written to", str(parent), "choose another folder for the bundle"))
 
 
-def write_bundle(target: Path, files: Mapping[str, bytes], verdict: str) -> str:
-    """Write all files and their manifest, or nothing: the folder appears by one rename. Returns the bundle's id."""
+def write_bundle(
+    target: Path,
+    files: Mapping[str, bytes],
+    verdict: str,
+    beside: Callable[[bytes], Mapping[str, bytes]] = lambda _: {},
+) -> str:
+    """Write all files and their manifest, or nothing: the folder appears by one rename. Returns the bundle's id.
+
+    `beside`: content of the manifest → files that are made from it and that it cannot list.
+    """
     check_target(target)
     entries = {
         name: {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)} for name, data in sorted(files.items())
@@ -106,7 +128,8 @@ def write_bundle(target: Path, files: Mapping[str, bytes], verdict: str) -> str:
         raise _unwritable(error, target) from None
     try:
         staging.chmod(0o755)
-        for name, data in (*files.items(), (MANIFEST, dump(manifest))):
+        listing = dump(manifest)
+        for name, data in (*files.items(), (MANIFEST, listing), *beside(listing).items()):
             path = staging / _inside(name)
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(data)
@@ -183,7 +206,7 @@ def _verify_files(bundle: Bundle) -> list[Problem]:
     found = {
         p.relative_to(bundle.folder).as_posix(): p for p in bundle.folder.rglob("*") if p.is_symlink() or not p.is_dir()
     }
-    extra = sorted(set(found) - set(listed) - {MANIFEST})
+    extra = sorted(name for name in set(found) - set(listed) if not _beside(name, found[name]))
     problems = [Problem("is not listed in the bundle's manifest", name) for name in extra]
     for name, entry in sorted(listed.items()):
         path = found.get(name)
@@ -194,6 +217,12 @@ def _verify_files(bundle: Bundle) -> list[Problem]:
     return problems
 
 
+def _beside(name: str, path: Path) -> bool:
+    """Whether a file may be there without being listed."""
+    review = re.fullmatch(rf"{REVIEWS}/\d{{4}}\.json", name)
+    return not path.is_symlink() and (name in (MANIFEST, STATEMENT, ENVELOPE) or review is not None)
+
+
 def _digest(path: Path) -> str:
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
@@ -202,13 +231,33 @@ def _digest(path: Path) -> str:
 def _verify_verdict(bundle: Bundle) -> list[Problem]:
     try:
         result = json.loads((bundle.folder / RESULT).read_bytes())
-        obligations = [
-            Obligation(o["id"], o["statement"], Status(o["status"]), o["reason"]) for o in result["obligations"]
-        ]
-        stated = {result["verdict"], bundle.manifest["verdict"]}
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        said = [Problem(text, RESULT) for text in does_not_follow(result)]
+        if bundle.manifest["verdict"] != result["verdict"]:
+            said.append(Problem("does not state the verdict of the result", MANIFEST))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         return [Problem(f"cannot be read as a result ({type(error).__name__})", RESULT)]
-    verdict = compute(obligations).value
-    if stated != {verdict}:
-        return [Problem(f"the verdict does not follow from the obligations, which give {verdict}", RESULT)]
-    return []
+    return said
+
+
+def load_json(path: Path) -> dict[str, Any]:
+    """A JSON object of a bundle; raises `BundleError` when it is none."""
+    try:
+        value = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        raise BundleError(Problem(f"cannot be read ({type(error).__name__})", str(path))) from None
+    if not isinstance(value, dict):
+        raise BundleError(Problem("is no JSON object", str(path)))
+    return value
+
+
+def put(path: Path, data: bytes) -> None:
+    """Write one file beside a bundle's manifest, whole or not at all."""
+    try:
+        path.parent.mkdir(exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        with open(handle, "wb") as stream:
+            stream.write(data)
+        os.chmod(name, 0o644)
+        os.replace(name, path)
+    except OSError as error:
+        raise _unwritable(error, path) from None
