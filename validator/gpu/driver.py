@@ -1,0 +1,219 @@
+"""The CUDA driver API, as little of it as launching and comparing needs. Every call is checked.
+
+`cuda.bindings` is imported when a device is opened, never before: the package is the optional extra `[gpu]`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from validator.errors import Problem, ValidatorError
+
+__all__ = ["Device", "DeviceError", "Function", "Launch", "NotHere", "Parameters", "open_device"]
+
+LEAST_CAPABILITY = (9, 0)
+"""Programmatic dependent launch exists from here on."""
+_OPT_IN_SHARED = 48 * 1024
+"""Bytes of dynamic shared memory that need no permission."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotHere:
+    """Nothing ran, and why."""
+
+    reason: str
+
+    def __str__(self) -> str:
+        return f"not run here: {self.reason}"
+
+
+class DeviceError(ValidatorError):
+    """A driver call failed. After an illegal access every later call of the process fails too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A kernel of a loaded module."""
+
+    name: str
+    handle: Any
+
+
+class Parameters:
+    """A parameter block as the driver takes it: one pointer per parameter, each into its place in `block`.
+
+    The driver copies each parameter's bytes by the sizes in the cubin when the launch is queued, not before.
+    """
+
+    def __init__(self, block: bytes, offsets: Sequence[int]) -> None:
+        if any(not 0 <= offset < len(block) for offset in offsets):
+            raise DeviceError(Problem(f"parameter offsets {list(offsets)} leave a block of {len(block)} bytes"))
+        self.block, self.offsets = block, tuple(offsets)
+        self._bytes = ctypes.create_string_buffer(block, max(len(block), 1))
+        base = ctypes.addressof(self._bytes)
+        self._pointers = (ctypes.c_void_p * max(len(offsets), 1))(*(base + offset for offset in offsets))
+        self.address = ctypes.addressof(self._pointers)
+
+    @classmethod
+    def of(cls, *values: int | ctypes._SimpleCData[Any]) -> Parameters:
+        """Naturally aligned values; a plain `int` is a device address or another 64-bit number."""
+        block, offsets = b"", []
+        for value in values:
+            raw = bytes(ctypes.c_uint64(value)) if isinstance(value, int) else bytes(value)
+            block += b"\0" * (-len(block) % len(raw))
+            offsets.append(len(block))
+            block += raw
+        return cls(block, offsets)
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """How to launch: sizes in threads and CTAs, `shared` in bytes of dynamic shared memory."""
+
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    shared: int = 0
+    cluster: tuple[int, int, int] | None = None
+    pdl: bool = False
+    """With the programmatic stream serialization attribute."""
+
+
+def open_device(ordinal: int = 0) -> Device | NotHere:
+    """The device, ready: its primary context is current, modules load eagerly."""
+    # Lazy loading would make the first launch of one kernel wait for another that is spinning: both would hang.
+    os.environ["CUDA_MODULE_LOADING"] = "EAGER"
+    try:
+        from cuda.bindings import driver
+    except ImportError as error:
+        return NotHere(f"package `cuda-bindings` is missing ({error}); install `validator[gpu]`")
+    try:
+        _call(driver, "cuInit", 0)
+        count = _call(driver, "cuDeviceGetCount")
+        if ordinal >= count:
+            return NotHere(f"no CUDA device {ordinal}, there are {count}")
+        return _open(driver, _call(driver, "cuDeviceGet", ordinal))
+    # The package raises RuntimeError itself when it finds no libcuda.
+    except (DeviceError, RuntimeError) as error:
+        return NotHere(f"no usable CUDA driver ({error})")
+
+
+def _open(driver: Any, handle: Any) -> Device | NotHere:
+    prefix = "CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY"
+    attributes = [getattr(driver.CUdevice_attribute, f"{prefix}_{part}") for part in ("MAJOR", "MINOR")]
+    major, minor = (_call(driver, "cuDeviceGetAttribute", attribute, handle) for attribute in attributes)
+    name = _call(driver, "cuDeviceGetName", 256, handle).split(b"\0")[0].decode()
+    if (major, minor) < LEAST_CAPABILITY:
+        return NotHere(f"{name} has compute capability {major}.{minor}, programmatic dependent launch needs 9.0")
+    context = _call(driver, "cuDevicePrimaryCtxRetain", handle)
+    _call(driver, "cuCtxSetCurrent", context)
+    return Device(driver, handle, name, (major, minor))
+
+
+def _call(driver: Any, name: str, *args: Any) -> Any:
+    """Result of one driver function. Raises DeviceError with the driver's own word for what went wrong."""
+    error, *values = getattr(driver, name)(*args)
+    if error != driver.CUresult.CUDA_SUCCESS:
+        word = getattr(error, "name", str(error))
+        raise DeviceError(Problem(f"{name} failed with {word}"))
+    return values[0] if len(values) == 1 else None
+
+
+class Device:
+    """One device with one stream. Addresses are plain integers, sizes bytes."""
+
+    def __init__(self, driver: Any, handle: Any, name: str, capability: tuple[int, int]) -> None:
+        self._driver, self._handle = driver, handle
+        self.name, self.capability = name, capability
+        self.driver_version: int = _call(driver, "cuDriverGetVersion")
+        """As the driver API counts: 13000 is CUDA 13.0."""
+        self._stream = _call(driver, "cuStreamCreate", driver.CUstream_flags.CU_STREAM_NON_BLOCKING.value)
+        self._modules: list[Any] = []
+        self._memory: list[int] = []
+        self._host: list[int] = []
+
+    def function(self, image: bytes, name: str) -> Function:
+        """Kernel `name` of a cubin or PTX image; PTX is compiled by the driver."""
+        return self.functions(image, name)[0]
+
+    def functions(self, image: bytes, *names: str) -> tuple[Function, ...]:
+        module = _call(self._driver, "cuModuleLoadData", image + b"\0")
+        self._modules.append(module)
+        return tuple(Function(n, _call(self._driver, "cuModuleGetFunction", module, n.encode())) for n in names)
+
+    def allocate(self, size: int) -> int:
+        """Address of `size` bytes of device memory, aligned to 256."""
+        address = int(_call(self._driver, "cuMemAlloc", max(size, 1)))
+        self._memory.append(address)
+        return address
+
+    def allocate_host(self, size: int) -> int:
+        """Address of pinned host memory that kernels can read, the same on both sides."""
+        flags = self._driver.CU_MEMHOSTALLOC_DEVICEMAP | self._driver.CU_MEMHOSTALLOC_PORTABLE
+        address = int(_call(self._driver, "cuMemHostAlloc", size, flags))
+        self._host.append(address)
+        return address
+
+    def upload(self, address: int, data: bytes) -> None:
+        """Copies to the device; done when it returns."""
+        _call(self._driver, "cuMemcpyHtoDAsync", address, data, len(data), self._stream)
+        self.synchronize()
+
+    def copy(self, to: int, source: int, size: int) -> None:
+        """Device to device, queued."""
+        _call(self._driver, "cuMemcpyDtoDAsync", to, source, size, self._stream)
+
+    def clear(self, address: int, size: int) -> None:
+        """Zeroes, queued."""
+        _call(self._driver, "cuMemsetD8Async", address, 0, size, self._stream)
+
+    def download(self, address: int, size: int) -> bytes:
+        """Waits for everything queued, then copies."""
+        data = bytearray(size)
+        _call(self._driver, "cuMemcpyDtoHAsync", data, address, size, self._stream)
+        self.synchronize()
+        return bytes(data)
+
+    def launch(self, function: Function, how: Launch, parameters: Parameters) -> None:
+        """Queues one launch."""
+        driver = self._driver
+        config = driver.CUlaunchConfig()
+        config.gridDimX, config.gridDimY, config.gridDimZ = how.grid
+        config.blockDimX, config.blockDimY, config.blockDimZ = how.block
+        config.sharedMemBytes, config.hStream = how.shared, self._stream
+        attributes = []
+        if how.pdl:
+            attributes.append(self._attribute("PROGRAMMATIC_STREAM_SERIALIZATION"))
+            attributes[-1].value.programmaticStreamSerializationAllowed = 1
+        if how.cluster is not None:
+            attributes.append(self._attribute("CLUSTER_DIMENSION"))
+            size = attributes[-1].value.clusterDim
+            size.x, size.y, size.z = how.cluster
+        config.attrs, config.numAttrs = attributes, len(attributes)
+        if how.shared > _OPT_IN_SHARED:
+            kind = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+            _call(driver, "cuFuncSetAttribute", function.handle, kind, how.shared)
+        _call(driver, "cuLaunchKernelEx", config, function.handle, parameters.address, 0)
+
+    def _attribute(self, name: str) -> Any:
+        attribute = self._driver.CUlaunchAttribute()
+        attribute.id = getattr(self._driver.CUlaunchAttributeID, f"CU_LAUNCH_ATTRIBUTE_{name}")
+        return attribute
+
+    def synchronize(self) -> None:
+        """Waits for everything queued. Raises DeviceError for what went wrong in a kernel."""
+        _call(self._driver, "cuStreamSynchronize", self._stream)
+
+    def free(self) -> None:
+        """Gives back all memory and modules; the device stays open."""
+        self.synchronize()
+        for address in self._memory:
+            _call(self._driver, "cuMemFree", address)
+        for address in self._host:
+            _call(self._driver, "cuMemFreeHost", address)
+        for module in self._modules:
+            _call(self._driver, "cuModuleUnload", module)
+        self._memory, self._host, self._modules = [], [], []

@@ -1,0 +1,296 @@
+"""The adversarial neighbour: the harness plays the kernels before and after a candidate.
+
+The contract says which arguments other launches write, so a neighbour can be made for any kernel:
+
+- *late producer*: buffers hold the previous step's values, a one-CTA grid lets its dependants start at once, waits,
+  then writes the true values. The candidate, launched behind it, must not notice: its results are compared bitwise with
+  those of an ordinary launch. One argument at a time names the argument that is read (or overwritten) early.
+- *late reader*: the grid before the candidate keeps reading what the candidate writes, until its delay is over.
+- *chain*: a dependant of the candidate relies on the candidate's wait for what the grid before the candidate wrote.
+
+A fault that no delay shows is not disproved: the static audit has the last word.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from validator.gpu.driver import Device, Function, Launch, Parameters
+from validator.gpu.launch import Buffer, Launchable, pack
+from validator.manifest.contract import Role
+
+__all__ = ["DELAYS_US", "LAUNCHES", "Observation", "Trial", "observe"]
+
+DELAYS_US = (0, 2, 5, 20, 100)
+LAUNCHES = 200
+"""For every delay."""
+
+_PTX = Path(__file__).with_name("neighbour.ptx")
+_BATCH = 20
+"""Launches queued behind one gate."""
+_GATE_NS = 200_000_000
+"""The longest that the gate holds the stream back."""
+_ONE = (1, 1, 1)
+_ALONE = Launch(_ONE, (1024, 1, 1))
+"""A neighbour is one CTA: its dependants find room beside it."""
+_WIDE = Launch((64, 1, 1), (256, 1, 1))
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One way of launching, many times."""
+
+    arguments: tuple[str, ...]
+    """What was written late."""
+    delay_us: int
+    launches: int
+    wrong: int
+    """Launches in which any buffer was wrong."""
+    buffers: dict[str, int] = field(default_factory=dict)
+    """Buffer → launches in which it was wrong; only those that ever were."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What the neighbour saw of one kernel."""
+
+    control: Trial
+    """Launched ordinarily behind the latest producer: wrong here means that the kernel does not repeat itself."""
+    late_producer: tuple[Trial, ...]
+    """Everything late, delay by delay."""
+    by_argument: tuple[Trial, ...]
+    """One argument late, by the longest delay."""
+    late_reader: tuple[Trial, ...]
+    """`wrong`: launches in which a buffer changed while the grid before the candidate still read it."""
+    chain: Trial | None
+    """`wrong`: launches in which the candidate's dependant met old values of the grid before the candidate."""
+    blind: tuple[str, ...]
+    """Arguments whose values reach no result under this recipe: an early read of them can not show."""
+
+    @property
+    def repeatable(self) -> bool:
+        return self.control.wrong == 0
+
+    @property
+    def shown(self) -> bool:
+        """An early access is proven."""
+        trials = (*self.late_producer, *self.by_argument, *self.late_reader)
+        return self.repeatable and any(t.wrong for t in trials)
+
+    @property
+    def least_delay_us(self) -> int | None:
+        """The smallest delay of either neighbour that shows it."""
+        return min((t.delay_us for t in (*self.late_producer, *self.late_reader) if t.wrong), default=None)
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """What was read or written early."""
+        read = [t.arguments[0] for t in self.by_argument if t.wrong]
+        written = [name for t in self.late_reader for name in t.buffers]
+        return tuple(dict.fromkeys((*read, *written)))
+
+
+def observe(
+    device: Device,
+    candidate: Function,
+    launchable: Launchable,
+    delays_us: Sequence[int] = DELAYS_US,
+    launches: int = LAUNCHES,
+) -> Observation:
+    """Runs every neighbour. Raises DeviceError when the candidate or the driver fails."""
+    return _Stage(device, candidate, launchable, launches).observe(tuple(delays_us))
+
+
+@dataclass(frozen=True, slots=True)
+class _Regions:
+    """A table for the neighbour's kernels, on the device."""
+
+    address: int
+    names: tuple[str, ...]
+    data: int
+    """Regions before this one are data, those from here on are flags."""
+
+    @property
+    def count(self) -> ctypes.c_uint32:
+        return ctypes.c_uint32(len(self.names))
+
+
+class _Stage:
+    """Buffers on the device and the kernels around the candidate."""
+
+    def __init__(self, device: Device, candidate: Function, launchable: Launchable, launches: int) -> None:
+        self._device, self._candidate, self._launches = device, candidate, launches
+        self._buffers = {b.name: b for b in launchable.buffers}
+        names = ("gate", "restore", "late_producer", "late_reader", "compare")
+        functions = device.functions(_PTX.read_bytes(), *names)
+        self._gate, self._restore, self._producer, self._reader, self._compare = functions
+        self._live = {b.name: device.allocate(b.size) for b in launchable.buffers}
+        self._true = {b.name: self._stored(b, 0) for b in launchable.buffers}
+        self._previous = {b.name: self._stored(b, 1) for b in launchable.buffers}
+        self._expected = {b.name: device.allocate(b.size) for b in launchable.buffers if self._compared(b)}
+        self._open = device.allocate_host(4)
+        self._marks = device.allocate(launches * max(len(launchable.buffers), 1) * 4)
+        self._parameters = pack(launchable, self._live)
+        guarded = any(b.guarded_by in self._buffers for b in launchable.buffers)
+        self._pdl = launchable.launch.pdl
+        # A kernel that polls a flag runs beside its producer in any case; the attribute makes it so on one stream.
+        self._behind = _with_pdl(launchable.launch, self._pdl or guarded)
+        self._ordinary = _with_pdl(launchable.launch, False)
+        self._late = tuple(b.name for b in launchable.buffers if self._may_be_late(b, guarded))
+
+    def _compared(self, buffer: Buffer) -> bool:
+        return buffer.written or buffer.role is None
+
+    def _may_be_late(self, buffer: Buffer, guarded: bool) -> bool:
+        """Without the attribute only what a flag guards may still be on its way."""
+        if self._pdl or not guarded:
+            return buffer.produced
+        return buffer.role is Role.FLAG or buffer.guarded_by in self._buffers
+
+    def _stored(self, buffer: Buffer, which: int) -> int:
+        """Address of a copy of the true (0) or previous (1) values; offsets into a table's target become addresses."""
+        raw = buffer.values[which]
+        if buffer.table is not None:
+            raw = (np.frombuffer(raw, "<u8") + np.uint64(self._live[buffer.table])).tobytes()
+        address = self._device.allocate(buffer.size)
+        self._device.upload(address, raw)
+        return address
+
+    def _regions(self, rows: Iterable[tuple[str, int, int]]) -> _Regions:
+        """(buffer, other address, bytes) → the table, flags last."""
+        rows = sorted(rows, key=lambda row: self._buffers[row[0]].role is Role.FLAG)
+        table = b"".join(struct.pack("<QQQ", self._live[name], other, size // 16) for name, other, size in rows)
+        address = self._device.allocate(len(table))
+        if table:
+            self._device.upload(address, table)
+        data = sum(self._buffers[name].role is not Role.FLAG for name, _, _ in rows)
+        return _Regions(address, tuple(name for name, _, _ in rows), data)
+
+    def _results(self) -> _Regions:
+        return self._regions((name, other, self._buffers[name].size) for name, other in self._expected.items())
+
+    def _beginning(self, late: Sequence[str]) -> _Regions:
+        """Everything as it is before the producer has written `late`."""
+        return self._regions(
+            (b.name, (self._previous if b.name in late else self._true)[b.name], b.size) for b in self._buffers.values()
+        )
+
+    def _windows(self, names: Sequence[str]) -> _Regions:
+        return self._regions((name, self._true[name], self._buffers[name].window) for name in names)
+
+    def _run_restore(self, regions: _Regions) -> None:
+        self._device.launch(self._restore, _WIDE, Parameters.of(regions.address, regions.count))
+
+    def _run_candidate(self, how: Launch) -> None:
+        self._device.launch(self._candidate, how, self._parameters)
+
+    def _run_compare(self, regions: _Regions, marks: int, how: Launch = _WIDE) -> None:
+        self._device.launch(self._compare, how, Parameters.of(regions.address, regions.count, marks))
+
+    def observe(self, delays: tuple[int, ...]) -> Observation:
+        self._expect()
+        longest = max(delays)
+        blind = tuple(name for name in self._late if self._is_blind(name))
+        control = self._trial_producer(self._late, longest, self._ordinary)
+        late = tuple(self._trial_producer(self._late, d, self._behind) for d in delays)
+        single = tuple(self._trial_producer(self._with_guard(n), longest, self._behind) for n in self._late)
+        written = [b.name for b in self._buffers.values() if b.written]
+        reader = tuple(self._trial_reader(written, d) for d in delays) if self._pdl and written else ()
+        chain = self._trial_chain(longest) if self._pdl else None
+        return Observation(control, late, single, reader, chain, blind)
+
+    def _expect(self) -> None:
+        """What an ordinary launch makes of the true values."""
+        self._run_restore(self._beginning(()))
+        self._run_candidate(self._ordinary)
+        for name, address in self._expected.items():
+            self._device.copy(address, self._live[name], self._buffers[name].size)
+        self._device.synchronize()
+
+    def _is_blind(self, name: str) -> bool:
+        """The previous values, launched ordinarily, give the same results. Outputs and flags are not asked."""
+        if self._buffers[name].role in (Role.OUTPUT, Role.FLAG):
+            return False
+        regions, marks = self._results(), self._marks
+        self._device.clear(marks, 4 * len(regions.names))
+        self._run_restore(self._beginning((name,)))
+        self._run_candidate(self._ordinary)
+        self._run_compare(regions, marks)
+        return not any(self._device.download(marks, 4 * len(regions.names)))
+
+    def _with_guard(self, name: str) -> tuple[str, ...]:
+        """The argument and the flag without which it may be read at once."""
+        guard = self._buffers[name].guarded_by
+        return (name, guard) if guard in self._buffers and guard is not None else (name,)
+
+    def _trial_producer(self, late: tuple[str, ...], delay_us: int, how: Launch) -> Trial:
+        beginning, written, results = self._beginning(late), self._windows(late), self._results()
+        data = ctypes.c_uint32(written.data)
+        producer = Parameters.of(written.address, data, written.count, delay_us * 1000)
+
+        def one(marks: int) -> None:
+            self._run_restore(beginning)
+            self._device.launch(self._producer, _ALONE, producer)
+            self._run_candidate(how)
+            self._run_compare(results, marks)
+
+        return self._repeat(one, results.names, late, delay_us)
+
+    def _trial_reader(self, written: Sequence[str], delay_us: int) -> Trial:
+        beginning, read = self._beginning(()), self._windows(written)
+
+        def one(marks: int) -> None:
+            self._run_restore(beginning)
+            how = Parameters.of(read.address, read.count, marks, delay_us * 1000)
+            self._device.launch(self._reader, _ALONE, how)
+            self._run_candidate(self._behind)
+
+        return self._repeat(one, read.names, (), delay_us)
+
+    def _trial_chain(self, delay_us: int) -> Trial | None:
+        late = tuple(n for n in self._late if not self._buffers[n].written and self._buffers[n].role is not Role.FLAG)
+        if not late:
+            return None
+        beginning, written = self._beginning(late), self._windows(late)
+        producer = Parameters.of(written.address, ctypes.c_uint32(written.data), written.count, delay_us * 1000)
+
+        def one(marks: int) -> None:
+            self._run_restore(beginning)
+            self._device.launch(self._producer, _ALONE, producer)
+            self._run_candidate(self._behind)
+            self._run_compare(written, marks, _with_pdl(_WIDE, True))
+
+        return self._repeat(one, written.names, late, delay_us)
+
+    def _repeat(
+        self, one: Callable[[int], None], names: tuple[str, ...], late: tuple[str, ...], delay_us: int
+    ) -> Trial:
+        """Queues `one` behind a closed gate, batch by batch: a slow host must not give the producer a head start."""
+        row = 4 * len(names)
+        self._device.clear(self._marks, row * self._launches)
+        gate = ctypes.c_uint32.from_address(self._open)
+        for first in range(0, self._launches, _BATCH):
+            gate.value = 0
+            self._device.launch(self._gate, Launch(_ONE, _ONE), Parameters.of(self._open, _GATE_NS))
+            try:
+                for i in range(first, min(first + _BATCH, self._launches)):
+                    one(self._marks + i * row)
+            finally:
+                gate.value = 1
+            self._device.synchronize()
+        raw = self._device.download(self._marks, row * self._launches)
+        wrong = np.frombuffer(raw, np.uint32).reshape(self._launches, len(names)) != 0
+        counts = dict(zip(names, wrong.sum(axis=0).tolist(), strict=True))
+        return Trial(
+            late, delay_us, self._launches, int(wrong.any(axis=1).sum()), {k: n for k, n in counts.items() if n}
+        )
+
+
+def _with_pdl(launch: Launch, pdl: bool) -> Launch:
+    return Launch(launch.grid, launch.block, launch.shared, launch.cluster, pdl)
