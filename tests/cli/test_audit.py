@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 from pathlib import Path
 
 import jsonschema
@@ -11,11 +12,18 @@ import pytest
 
 from validator.cli.inputs import InputError, discover
 from validator.manifest.load import load_contract
+from validator.ordering.sass.tools import INSTALL_HINT, Tools
 
 ROOT = Path(__file__).parents[2]
 RULES = ROOT / "fixtures/ordering/rules"
 GOOD = RULES / "early-read/good"
 BAD = RULES / "early-read/bad"
+
+
+@pytest.fixture
+def tools() -> None:
+    if Tools.find().nvdisasm is None:
+        pytest.skip(f"no disassembler: {INSTALL_HINT}")
 
 
 def ptx(folder: Path) -> str:
@@ -163,6 +171,53 @@ def test_the_contract_skeleton_is_a_contract_that_proves_nothing(cli, tmp_path):
     again = cli("audit", ptx(BAD), "--contract", str(file), cwd=ROOT)
     assert again.code == 1
     assert again.out.startswith("UNPROVEN")
+
+
+@pytest.mark.sass
+@pytest.mark.parametrize(
+    ("name", "old", "new", "said"),
+    [
+        ("hoisted-load", "good", "bad", ("refuted now", "new early: ", "more early read of")),
+        ("hoisted-load", "bad", "good", ("refuted before", "gone early: ", "fewer early read of")),
+        ("lost-prefetch", "good", "bad", ("lost prefetch: ", "fewer early read of")),
+    ],
+)
+def test_drift_between_two_builds_of_a_kernel(cli, tools, tmp_path, name, old, new, said):
+    files = {}
+    for build in (old, new):
+        (tmp_path / build).mkdir()
+        files[build] = str(shutil.copy(RULES / name / build / "sm_90a.cubin", tmp_path / build / "kernel.cubin"))
+    asked = contract(RULES / name / "good")
+    earlier = tmp_path / "old.json"
+    earlier.write_text(cli("audit", files[old], *asked, "--format", "json", cwd=ROOT).out)
+    drift = cli("audit", files[new], *asked, "--against", str(earlier), cwd=ROOT).out.partition("since the earlier")[2]
+    for part in said:
+        assert part in " ".join(drift.split())
+    assert "vanished" not in drift
+
+
+@pytest.mark.sass
+@pytest.mark.nvcc
+@pytest.mark.slow
+def test_drift_of_a_toolchain_flag(cli, tools, tmp_path):
+    """One source, two levels of the machine-code compiler: the higher one moves `.nc` loads above the wait."""
+    if shutil.which("nvcc") is None:
+        pytest.skip("no nvcc here")
+    folder = ROOT / "fixtures/ordering/patterns/bad-nc-hoisted"
+    said = []
+    for level in ("0", "3"):
+        out = tmp_path / level / "kernel.cubin"
+        out.parent.mkdir()
+        flags = ["-std=c++17", "-O3", "-cubin", "-arch=sm_90a", f"-I{ROOT / 'fixtures/ordering'}"]
+        command = ["nvcc", *flags, f"-Xptxas=-O{level}", "-o", str(out), str(folder / "kernel.cu")]
+        subprocess.run(command, check=True, capture_output=True, timeout=200)
+        against = ("--against", str(tmp_path / "0.json")) if said else ()
+        said.append(cli("audit", str(out), *contract(folder), *against, "--format", "json", cwd=ROOT).out)
+        (tmp_path / f"{level}.json").write_text(said[-1])
+    drift = json.loads(said[1])["drift"]
+    assert drift["status"] == ["gated_scale (sass, sm_90a): proven before, refuted now"]
+    assert drift["new_early"] == ["gated_scale (sass, sm_90a): 2 more early read of x"]
+    assert not drift["appeared"]
 
 
 def test_against_an_earlier_audit(cli, tmp_path):

@@ -398,3 +398,16 @@ def test_the_skeleton_names_every_parameter_and_claims_no_role():
     assert "# EARLY read by LDG.E at src/kernel.cu:7" in text
     assert '#   { offset = 24, name = "field24", role = "…" },' in text
     assert "through 1 loaded pointer" in text
+
+
+def test_drift_does_not_depend_on_the_numbers_that_cubins_have_in_a_library():
+    def build(first: int, *digests: str) -> Any:
+        names = [f"lib.so!{first + n}.sm_90a.cubin" for n in range(len(digests))]
+        return audit_document(
+            Audit(tuple(kernel("k", artifact=a, digest=d) for a, d in zip(names, digests, strict=True)))
+        )
+
+    assert not any(compare(build(1, "a", "b", "c"), build(2, "b", "c", "a")).values())
+    drift = compare(build(1, "a", "b", "c"), build(2, "c", "x", "b", "y"))
+    assert drift["appeared"] == ["k (sass, sm_90a)"]
+    assert not drift["vanished"]

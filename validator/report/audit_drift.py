@@ -1,6 +1,6 @@
 """What changed between two audits: `validator audit --against OLD.json`.
 
-Kernels are paired by mangled name, ISA and architecture, and by artifact where a name occurs more than once. The
+Kernels are paired by mangled name, ISA and architecture, several of one name by where they stand or by their code. The
 earlier result is an untrusted file: it is checked against its schema before anything is read from it.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -54,11 +54,17 @@ def load_audit(data: bytes, name: str) -> AuditDocument:
 def compare(old: AuditDocument, new: AuditDocument) -> DriftDocument:
     """Every difference that matters, each a sentence, sorted."""
     before, after = _by_key(old["kernels"]), _by_key(new["kernels"])
-    both = sorted(before.keys() & after.keys())
-    pairs = [(before[key], after[key]) for key in both]
+    pairs: list[tuple[KernelAuditDocument, KernelAuditDocument]] = []
+    vanished: list[KernelAuditDocument] = []
+    appeared: list[KernelAuditDocument] = []
+    for key in sorted(before.keys() | after.keys()):
+        both, gone, fresh = _paired(before.get(key, []), after.get(key, []))
+        pairs += both
+        vanished += gone
+        appeared += fresh
     return {
-        "appeared": [_name(after[key]) for key in sorted(after.keys() - before.keys())],
-        "vanished": [_name(before[key]) for key in sorted(before.keys() - after.keys())],
+        "appeared": [_name(kernel) for kernel in appeared],
+        "vanished": [_name(kernel) for kernel in vanished],
         "status": [
             f"{_name(b)}: {a['status']} before, {b['status']} now" for a, b in pairs if a["status"] != b["status"]
         ],
@@ -68,20 +74,43 @@ def compare(old: AuditDocument, new: AuditDocument) -> DriftDocument:
     }
 
 
-def _by_key(kernels: Iterable[KernelAuditDocument]) -> dict[Key, KernelAuditDocument]:
+def _by_key(kernels: Iterable[KernelAuditDocument]) -> dict[Key, list[KernelAuditDocument]]:
     groups: dict[Key, list[KernelAuditDocument]] = defaultdict(list)
-    for kernel in kernels:
+    for kernel in sorted(kernels, key=lambda k: (k["artifact"], k["digest"])):
         groups[(kernel["name"], kernel["isa"], kernel["arch"])].append(kernel)
-    return dict(_keyed(groups))
+    return groups
 
 
-def _keyed(groups: Mapping[Key, list[KernelAuditDocument]]) -> Iterator[tuple[Key, KernelAuditDocument]]:
-    for key, members in groups.items():
-        if len(members) == 1:
-            yield key, members[0]
-            continue
-        for number, kernel in enumerate(sorted(members, key=lambda k: (k["artifact"], k["digest"]))):
-            yield (*key, kernel["artifact"], str(number)), kernel
+def _paired(
+    before: list[KernelAuditDocument], after: list[KernelAuditDocument]
+) -> tuple[list[tuple[KernelAuditDocument, KernelAuditDocument]], list[KernelAuditDocument], list[KernelAuditDocument]]:
+    """(pairs, vanished, appeared) of kernels of one name.
+
+    Several of them are paired by their code, then where they stand, then in order: inside a library cubins are
+    numbered, and one more of them moves all numbers behind it.
+    """
+    pairs: list[tuple[KernelAuditDocument, KernelAuditDocument]] = []
+    for same in (_code, _place, _name):
+        waiting: dict[str, list[KernelAuditDocument]] = defaultdict(list)
+        for kernel in after:
+            waiting[same(kernel)].append(kernel)
+        left = []
+        for kernel in before:
+            partners = waiting[same(kernel)]
+            if partners:
+                pairs.append((kernel, partners.pop(0)))
+            else:
+                left.append(kernel)
+        before, after = left, [kernel for partners in waiting.values() for kernel in partners]
+    return pairs, before, after
+
+
+def _place(kernel: KernelAuditDocument) -> str:
+    return kernel["artifact"]
+
+
+def _code(kernel: KernelAuditDocument) -> str:
+    return kernel["digest"]
 
 
 def _name(kernel: KernelAuditDocument) -> str:
