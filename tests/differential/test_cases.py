@@ -49,9 +49,9 @@ def contract() -> KernelContract:
 
 def digest(contract: KernelContract, seed: int) -> str:
     total = hashlib.sha256()
-    for case in cases(contract, seed, 40):
+    for case in cases(contract, seed, 15):
         total.update(case_text(case).encode())
-        if dict(case.dims)["T"] < 80:
+        if dict(case.dims)["T"] < 16:
             for value in build(contract, case).values():
                 total.update(value.tobytes() if isinstance(value, np.ndarray) else str(value).encode())
     return total.hexdigest()
@@ -98,24 +98,7 @@ def test_edges_and_production_shapes_are_always_there(contract: KernelContract) 
 def test_the_coverage_table_names_every_class(contract: KernelContract) -> None:
     rows = {r.input_class: r for r in coverage(contract, cases(contract, 1, 40))}
     assert set(rows) == {f"I{n}" for n in range(1, 24)}
-    for held in (
-        "I2",
-        "I3",
-        "I4",
-        "I5",
-        "I7",
-        "I8",
-        "I9",
-        "I10",
-        "I11",
-        "I12",
-        "I13",
-        "I14",
-        "I15",
-        "I16",
-        "I19",
-        "I21",
-    ):
+    for held in (f"I{n}" for n in (*range(2, 6), *range(7, 17), 19, 21)):
         assert rows[held].cases > 0, rows[held]
     assert not rows["I6"].applies
     assert any("2^31" in text for text in not_covered(tuple(rows.values())))

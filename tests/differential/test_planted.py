@@ -41,7 +41,7 @@ def test_a_cheat_is_refused(cheats_candidate: Any, engine: Callable[..., KernelR
 
 
 def test_an_honest_candidate_passes(honest_candidate: Any, engine: Callable[..., KernelResult]) -> None:
-    result = engine(honest_candidate, count=25)
+    result = engine(honest_candidate, count=10)
     assert [r.faults for r in result.of("failed")] == []
     assert result.of("unusable") == []
     assert len(result.of("passed")) > len(result.planned) // 2

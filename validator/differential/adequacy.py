@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from validator.differential.cases import Case, Inputs, is_written
 from validator.differential.judge import Expected
 from validator.differential.numbers import is_float
-from validator.differential.runner import ReferenceFailed, Runner
+from validator.differential.runner import Runner
 from validator.manifest.contract import Role
 
 __all__ = ["Mutant", "Visibility", "mutants"]
@@ -53,6 +53,10 @@ def _cut(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(np.ldexp(np.trunc(mantissa * 8) / 8, exponent))
 
 
+_WAITING = 1 << 20
+"""Bytes of mutants' inputs that are worth one exchange instead of several."""
+
+
 class Visibility:
     """Which mutants some case has told from the right result, over a run."""
 
@@ -65,16 +69,25 @@ class Visibility:
     @np.errstate(all="ignore")
     def look(self, case: Case, inputs: Inputs, expected: Mapping[str, Expected]) -> None:
         """Try the mutants that nothing has shown yet on one more case."""
+        waiting: dict[Mutant, Inputs] = {}
         for mutant, wrong in mutants(self._runner, inputs):
             self.tried.add(mutant)
             if mutant not in self.visible and self._budget > 0:
                 self._budget -= 1
-                if self._differs(case, inputs, wrong, expected):
-                    self.visible.add(mutant)
+                waiting[mutant] = wrong
+            if sum(_bytes(w) for w in waiting.values()) > _WAITING:
+                self._judge(case, inputs, waiting, expected)
+                waiting = {}
+        self._judge(case, inputs, waiting, expected)
 
-    def _differs(self, case: Case, inputs: Inputs, wrong: Inputs, expected: Mapping[str, Expected]) -> bool:
-        try:
-            result = self._runner.trusted(case, wrong)
-        except ReferenceFailed:
-            return True  # a mistake that breaks the reference itself would not go unnoticed
-        return bool(self._runner.judged(inputs, expected, result))
+    def _judge(
+        self, case: Case, inputs: Inputs, waiting: Mapping[Mutant, Inputs], expected: Mapping[str, Expected]
+    ) -> None:
+        for mutant, result in zip(waiting, self._runner.mistaken(case, list(waiting.values())), strict=False):
+            # A mistake that breaks the reference itself would not go unnoticed.
+            if result is None or self._runner.judged(inputs, expected, result):
+                self.visible.add(mutant)
+
+
+def _bytes(inputs: Inputs) -> int:
+    return sum(v.nbytes for v in inputs.values() if isinstance(v, np.ndarray))

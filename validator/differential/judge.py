@@ -78,10 +78,12 @@ def _values(contract: KernelContract, name: str, want: Expected, got: Array) -> 
     if not contract.nan_propagates:
         judged &= ~(np.isnan(want.exact) | np.isnan(native))
     # Where float64 and the type itself disagree about overflow, either is right; never a wildcard where they agree.
-    bad = judged & (_class(wide) != _class(rounded)) & (_class(wide) != _class(native))
-    if bad.any():
-        yield _fault(FaultKind.CLASS, name, bad, got, rounded, {})
-    finite = judged & np.isfinite(wide) & np.isfinite(want.exact) & np.isfinite(rounded)
+    here, due = np.isfinite(wide), np.isfinite(rounded)
+    if not (here & due).all():
+        bad = judged & (_class(wide) != _class(rounded)) & (_class(wide) != _class(native))
+        if bad.any():
+            yield _fault(FaultKind.CLASS, name, bad, got, rounded, {})
+    finite = judged & here & due & np.isfinite(want.exact)
     yield from _within(tolerance, name, want, got, wide, native, finite)
 
 
@@ -105,10 +107,8 @@ def _within(
 def _relative(
     tolerance: Tolerance, name: str, want: Expected, got: Array, finite: NDArray[np.bool_]
 ) -> Iterator[Fault]:
-    error = np.where(finite, np.abs(got.astype(np.float64) - np.where(finite, want.exact, 0)), 0.0)
+    error = np.where(finite, np.abs(got.astype(np.float64) - want.exact), 0.0)
     yard = np.where(finite, want.yardstick, 0.0)
-    if not finite.any() or not error.any():
-        return
     if np.all(error <= min(tolerance.rms_ratio, _ALONE * tolerance.max_ratio) * yard):
         return  # then every pool of them is within its limit too
     whole = float(_ratio(error, yard, None))
@@ -176,7 +176,9 @@ def _widened(yard: F64) -> float:
 
 def _class(values: F64) -> NDArray[np.int8]:
     """0 finite, 1 NaN, 2 +Inf, 3 -Inf."""
-    return np.asarray(np.isnan(values) * 1 + np.isposinf(values) * 2 + np.isneginf(values) * 3, dtype=np.int8)
+    found = np.isnan(values).astype(np.int8)
+    found[values == np.inf], found[values == -np.inf] = 2, 3
+    return found
 
 
 @np.errstate(all="ignore")

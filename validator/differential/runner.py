@@ -104,9 +104,20 @@ class Runner:
             expected[name] = Expected(wide, array, yard, unspecified)
         return expected
 
-    def trusted(self, case: Case, inputs: Inputs) -> Outputs:
-        """What the trusted implementation makes of these inputs. Raises `ReferenceFailed`."""
-        return self._trusted(self.baseline, [inputs], self.aliases(case), 1)[0][0]
+    def mistaken(self, case: Case, several: list[Inputs]) -> list[Outputs | None]:
+        """What the trusted implementation makes of each of these inputs; None where it raises.
+
+        Shorter than asked for when its process ended: the last one is what ended it.
+        """
+        found: list[Outputs | None] = []
+        for placed, _, reply in self._asked(self.baseline, several, self.aliases(case), 1):
+            try:
+                found.append(self._results(self.baseline, placed, reply))
+            except ReferenceFailed:
+                found.append(None)
+            if reply.outcome not in (Outcome.OK, Outcome.ERROR):
+                break
+        return found
 
     def play(
         self,
@@ -245,6 +256,15 @@ class Runner:
         self, worker: Worker, several: list[Inputs], aliases: dict[str, str], which: int
     ) -> list[tuple[Outputs, Outputs]]:
         """For each: (results, what the outputs held before). Raises `ReferenceFailed`."""
+        return [
+            (results := self._results(worker, placed, reply), {n: v for n, v in poison.items() if n in results})
+            for placed, poison, reply in self._asked(worker, several, aliases, which)
+        ]
+
+    def _asked(
+        self, worker: Worker, several: list[Inputs], aliases: dict[str, str], which: int
+    ) -> list[tuple[Placed, Outputs, Reply]]:
+        """For each: where it lay, what the outputs held before, what came back; one exchange if they are small."""
         prepared = [self._prepared(inputs, which) for inputs in several]
         placed = [place(passed, None, aliases) for passed, _ in prepared]
         calls = [p.call(0) for p in placed]
@@ -252,10 +272,7 @@ class Runner:
             replies = worker.call_many(calls)
         else:
             replies = [worker.call(call) for call in calls]
-        return [
-            (results := self._results(worker, p, reply), {n: v for n, v in poison.items() if n in results})
-            for (_, poison), p, reply in zip(prepared, placed, replies, strict=True)
-        ]
+        return list(zip(placed, (poison for _, poison in prepared), replies, strict=True))
 
     def _results(self, worker: Worker, placed: Placed, reply: Reply) -> Outputs:
         """A trusted function's outputs; what it returns is taken as it is."""
