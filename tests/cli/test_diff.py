@@ -6,7 +6,9 @@ import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import pytest
@@ -98,3 +100,35 @@ def test_a_missing_callable_is_unproven_or_failed_but_never_passes(project: Path
     done = validator(project, "diff", "--manifest", "none.toml", *COMMON)
     assert done.returncode == 1
     assert "cannot be imported" in done.stdout
+
+
+KERNEL = """
+[[kernels]]
+match = "row_sum"
+candidate = "fast.kda.model:row_sum"
+reference = "stock.decode:row_sum"
+dims = ["B in 1..4", "D in 1..20"]
+args = [
+    { name = "x", role = "activation", dtype = "float32", shape = ["B", "D"] },
+    { name = "out", role = "output", dtype = "float32", shape = ["B"] },
+]
+"""
+
+
+def test_the_bundle_of_a_check_holds_what_replay_needs(
+    cli: Callable[..., Any], repo: Any, manifest: Callable[..., str], tmp_path: Path
+) -> None:
+    stock = "import numpy as np\n\n\ndef row_sum(x, out):\n    out[...] = np.sum(x, axis=-1)\n"
+    repo.write({"stock/decode.py": stock})
+    model = stock.replace("np.sum(x,", "np.sum(x[:, : len(x[0]) // 2 * 2],")
+    repo.write({"rfcs/kda.toml": manifest(more=KERNEL), "fast/kda/model.py": model}, "kda")
+    bundle = tmp_path / "bundle"
+    ran = cli("check", "--repo", str(repo.path), "--base", "main", "--head", "kda", "--quiet", "--bundle", str(bundle))
+    assert ran.code == 1, ran.err
+    folder = bundle / "counterexamples"
+    case = next(path for path in sorted(folder.glob("*.json")))
+    shared = ("--manifest", str(folder / "manifest.toml"), "--tree", str(repo.path), "--base", "main")
+    again = cli("replay", str(case), *shared)
+    assert (again.code, again.err) == (1, "")
+    assert "D = 1" in again.out
+    assert "wrong-value" in again.out

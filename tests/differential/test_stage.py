@@ -14,7 +14,10 @@ import pytest
 
 from validator.change.model import MAX_READ, Change, ChangeStatus, Entry, FileChange, MissingFile
 from validator.differential import run
-from validator.differential.engine import KernelResult
+from validator.differential.cases import Case, case_text, load_case
+from validator.differential.controls import Controlled
+from validator.differential.engine import CaseResult, KernelResult
+from validator.differential.settle import Demands, settle
 from validator.differential.tolerances import granted
 from validator.manifest.contract import KernelContract
 from validator.manifest.model import BatchRange, IsolationDeclaration, Manifest, ScopeDeclaration
@@ -147,10 +150,65 @@ def test_a_candidate_that_does_not_import_is_refuted_at_once(tmp_path: Path) -> 
     assert "nothing_of_that_name" in result.findings[0].message
 
 
-def test_too_few_judged_cases_are_unproven(tmp_path: Path) -> None:
-    policy = Policy(differential=DifferentialPolicy(min_cases=1000))
-    small = judged(tmp_path, BASE, {"fast/model.py": GOOD}, policy, dims=["B in {1}", "D in {1}"])
-    assert small.obligations[0].status is Status.UNPROVEN
+def test_too_few_judged_cases_are_unproven() -> None:
+    cases = tuple(Case("scale", (), number) for number in range(4))
+    judged = [CaseResult(case, controlled=Controlled(("zeros of out",), (), ())) for case in cases]
+    contract = KernelContract.model_validate(KERNEL)
+    few, enough = (settle(contract, KernelResult(cases, judged), Demands(needed)) for needed in (5, 4))
+    assert (few.obligations[0].status, enough.obligations[0].status) == (Status.UNPROVEN, Status.PROVEN)
+    assert "policy asks for 5" in few.obligations[0].reason
+
+
+@pytest.mark.parametrize(
+    ("state", "status"),
+    [("yes", Status.PROVEN), ("no: EPERM", Status.UNPROVEN), (None, Status.UNPROVEN)],
+)
+def test_confinement_that_policy_asks_for_and_a_machine_lacks(state: str | None, status: Status) -> None:
+    case = Case("scale", (), 1)
+    judged = [CaseResult(case, controlled=Controlled(("zeros of out",), (), ()))]
+    enforced = {"limits": "yes", **({} if state is None else {"namespaces": state})}
+    result = KernelResult((case,), judged, enforced=enforced)
+    contract = KernelContract.model_validate(KERNEL)
+    assert settle(contract, result, Demands(1)).obligations[0].status is Status.PROVEN
+    (obligation,) = settle(contract, result, Demands(1, ("limits", "namespaces"))).obligations
+    assert obligation.status is status
+    assert obligation.reason == "" or "confinement" in obligation.reason
+    assert (f"namespaces ({state})" in obligation.reason) is (state == "no: EPERM")
+
+
+def stored(**dims: int) -> str:
+    return case_text(Case("scale", tuple(dims.items()), 3, origin="failed once"))
+
+
+def test_cases_of_the_bases_corpus_are_tried_first(tmp_path: Path) -> None:
+    policy = Policy(differential=DifferentialPolicy(min_cases=8, corpus="kernels/corpus"))
+    corpus = {"kernels/corpus/a.json": stored(B=3, D=23), "kernels/corpus/b.json": stored(B=3, D=99)}
+    result = judged(tmp_path, BASE | corpus, {"fast/model.py": GOOD}, policy)
+    assert result.obligations[0].status is Status.PROVEN
+    (evidence,) = result.evidence
+    assert evidence.details["cases"][0]["origin"] == "failed once"
+    assert any("1 stored cases" in text and "outside the contract" in text for text in evidence.not_covered)
+
+
+def test_a_corpus_of_the_change_itself_is_not_read(tmp_path: Path) -> None:
+    policy = Policy(differential=DifferentialPolicy(min_cases=8, corpus="corpus"))
+    result = judged(tmp_path, BASE, {"fast/model.py": GOOD, "corpus/a.json": "no case"}, policy)
+    assert result.obligations[0].status is Status.PROVEN
+
+
+def test_a_corpus_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+    policy = Policy(differential=DifferentialPolicy(min_cases=8, corpus="corpus"))
+    result = judged(tmp_path, BASE | {"corpus/a.json": "no case"}, {"fast/model.py": GOOD}, policy)
+    assert result.obligations[0].status is Status.UNPROVEN
+    assert "a.json" in result.obligations[0].reason
+
+
+def test_counterexamples_are_handed_on_as_replay_takes_them(tmp_path: Path) -> None:
+    (evidence,) = judged(tmp_path, BASE, {"fast/model.py": BAD}).evidence
+    found = evidence.details["counterexamples"]
+    assert found
+    for one in found:
+        assert load_case(one["case"], "here").id == one["id"]
 
 
 def test_no_manifest_is_unproven(tmp_path: Path) -> None:
@@ -202,7 +260,5 @@ def test_policy_caps_what_a_manifest_asks_for(tolerance: dict[str, Any], policy:
 
 
 def test_a_run_without_results_misses_every_case() -> None:
-    from validator.differential.cases import Case
-
     result = KernelResult((Case("k", (), 1), Case("k", (), 2)))
     assert len(result.missing) == 2

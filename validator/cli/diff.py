@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from validator.differential.cases import Case
+    from validator.differential.engine import CaseResult
     from validator.differential.processes import Trees
     from validator.manifest.contract import KernelContract
 
@@ -51,18 +52,22 @@ def diff(
     """
     import json
     import secrets
-    from functools import partial
 
     from validator.cli.output import Progress, emit
+    from validator.differential.corpus import store_case, stored_cases
     from validator.differential.document import diff_document, verdict_of
-    from validator.differential.session import run_contracts, store_case, stored_cases
+    from validator.differential.session import run_contracts
     from validator.differential.text import run_text
 
     contracts = _contracts(manifest, glob)
     first = stored_cases(Path(corpus)) if corpus else ()
-    keep = partial(store_case, Path(corpus)) if corpus else (lambda result: None)
     seed = secrets.randbits(32) if seed is None else seed
     progress = Progress(quiet=quiet)
+
+    def keep(failed: CaseResult) -> None:
+        if corpus:
+            store_case(Path(corpus), failed.case)
+
     try:
         with _trees(tree, base) as trees:
             ran = run_contracts(contracts, trees, seed, count, first, progress, trusted=base is not None, keep=keep)

@@ -3,6 +3,7 @@
 coverage      [{class, words, cases, applies, reason}]
 cases         [{id, status, dims, dtypes, class, inputs, origin, faults, error, baseline}]
 confinement   {what: yes or why not}
+counterexamples [{id, kernel, case}]: the smallest cases that fail, as `validator replay` takes them
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from validator.differential.cases import Case, case_text
 from validator.differential.coverage import Row
 from validator.differential.engine import CaseResult, KernelResult
 
@@ -20,7 +22,16 @@ def kernel_details(result: KernelResult, rows: Sequence[Row]) -> dict[str, Any]:
     """Plain JSON; cases in the order in which they ran, then those that were planned and have no result."""
     ran = [_case(r) for r in result.results]
     missing = [{**_case(CaseResult(c)), "status": "missing"} for c in result.missing]
-    return {"coverage": [_row(r) for r in rows], "cases": [*ran, *missing], "confinement": dict(result.enforced)}
+    return {
+        "coverage": [_row(r) for r in rows],
+        "cases": [*ran, *missing],
+        "confinement": dict(result.enforced),
+        "counterexamples": [_stored(r.case) for r in result.shrunk.values()],
+    }
+
+
+def _stored(case: Case) -> dict[str, str]:
+    return {"id": case.id, "kernel": case.kernel, "case": case_text(case)}
 
 
 def _row(row: Row) -> dict[str, Any]:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import hashlib
 
+from validator.change.model import read_files
+from validator.differential.cases import Case
+from validator.differential.corpus import parse_cases, split
 from validator.differential.engine import run_kernel
 from validator.differential.processes import Trees, runner_for
-from validator.differential.settle import settle
+from validator.differential.settle import Demands, settle
 from validator.differential.tolerances import granted
 from validator.manifest.contract import KernelContract
 from validator.run.sandbox import TreeReader, write_tree
@@ -23,14 +26,21 @@ def examine(context: StageContext, contract: KernelContract, written: dict[str, 
         written[root] = _write_trees(context, root, len(written))
     where = context.manifest_path or f"{context.manifest.id if context.manifest else 'manifest'}"
     capped, findings = granted(contract, context.policy.differential, where)
-    count = context.policy.differential.min_cases
+    demands = Demands(context.policy.differential.min_cases, context.policy.differential.confinement)
+    first, outside = split(capped, _corpus(context))
     with runner_for(capped, written[root]) as runner:
-        result = run_kernel(runner, context.seed, count, progress=context.progress)
+        result = run_kernel(runner, context.seed, demands.cases, first, context.progress)
     inputs = {
         f"candidate {target}": _module_digest(context.change.head_tree, root, target),
         f"reference {contract.reference}": _module_digest(context.change.base_tree, root, contract.reference or ":"),
     }
-    return settle(capped, result, count, inputs, findings)
+    return settle(capped, result, demands, inputs, findings, outside)
+
+
+def _corpus(context: StageContext) -> tuple[Case, ...]:
+    """Cases that failed once, from the base revision. Raises `DifferentialError` when a file holds none."""
+    folder = context.policy.differential.corpus
+    return parse_cases(read_files(context.change.base_tree, folder, ".json")) if folder is not None else ()
 
 
 def _write_trees(context: StageContext, root: str, index: int) -> Trees:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
 
-from validator.differential.cases import case_text
+from validator.differential.cases import Case, case_text
 from validator.differential.coverage import coverage, not_covered
 from validator.differential.details import kernel_details
 from validator.differential.engine import CaseResult, KernelResult
@@ -14,22 +16,36 @@ from validator.differential.rules import BY_FAULT, blind_tolerance, tolerance_to
 from validator.manifest.contract import KernelContract
 from validator.verdict.model import Evidence, Finding, Location, Obligation, StageResult, Status, Strength
 
-__all__ = ["settle"]
+__all__ = ["Demands", "settle"]
 
 _VOID_SHARE = 0.5
 """Share of cases that may show nothing before a kernel counts as not examined."""
 
 
+@dataclass(frozen=True, slots=True)
+class Demands:
+    """What policy wants to see of a kernel's run."""
+
+    cases: int
+    """Judged ones; void ones do not count."""
+    confinement: tuple[str, ...] = ()
+    """What the candidate's process must not have been without."""
+
+
 def settle(
     contract: KernelContract,
     result: KernelResult,
-    needed: int,
-    inputs: dict[str, str],
+    demands: Demands,
+    inputs: Mapping[str, str] = MappingProxyType({}),
     findings: Sequence[Finding] = (),
+    outside: Sequence[Case] = (),
 ) -> StageResult:
-    """What a kernel's run means: its obligation, the evidence, and a finding for every kind of fault."""
+    """What a kernel's run means: its obligation, the evidence, and a finding for every kind of fault.
+
+    `outside`: stored cases that the contract does not allow any more, so that nothing was run of them.
+    """
     found = (*findings, *_findings(contract, result))
-    status, reason = _status(contract, result, needed, found)
+    status, reason = _status(contract, result, demands, found)
     rows = coverage(contract, [r.case for r in result.results])
     ident = f"differential/{contract.match}"
     statuses = {s: len(result.of(s)) for s in ("passed", "failed", "void", "degenerate", "unusable")}
@@ -54,11 +70,12 @@ def settle(
             f"{statuses['failed']} wrong, {statuses['void'] + statuses['degenerate']} show nothing"
         ),
         status=status,
-        inputs=inputs,
+        inputs=dict(inputs),
         figures=figures,
         not_covered=(
             "the CPU callable was run, not the compiled kernel: that both compute the same is not shown",
             *not_covered(rows),
+            *_left_out(outside),
             *_unenforced(result),
             *(() if result.wide else (f"{contract.reference} refuses float64: it was its own exact result",)),
         ),
@@ -78,12 +95,19 @@ def settle(
 
 
 def _status(
-    contract: KernelContract, result: KernelResult, needed: int, found: Sequence[Finding]
+    contract: KernelContract, result: KernelResult, demands: Demands, found: Sequence[Finding]
 ) -> tuple[Status, str]:
     failed, passed = result.of("failed"), result.of("passed")
     unusable = result.of("unusable")
     if failed:
         return Status.REFUTED, f"{len(failed)} of {len(result.results)} cases fail"
+    if lacking := [
+        f"{name} ({result.enforced.get(name, 'no: not known here')})"
+        for name in demands.confinement
+        if result.enforced.get(name) != "yes"
+    ]:
+        listed = ", ".join(lacking)
+        return Status.UNPROVEN, f"policy asks for confinement that this machine does not give: {listed}"
     if not result.sound:
         return Status.UNPROVEN, "a candidate that does nothing was accepted after the others: the run is void"
     if unusable:
@@ -93,11 +117,17 @@ def _status(
     shows_nothing = len(result.results) - len(passed)
     if shows_nothing > _VOID_SHARE * len(result.results):
         return Status.UNPROVEN, f"{shows_nothing} of {len(result.results)} cases show nothing: known-bad results pass"
-    if len(passed) < needed:
-        return Status.UNPROVEN, f"{len(passed)} cases were judged, policy asks for {needed}"
+    if len(passed) < demands.cases:
+        return Status.UNPROVEN, f"{len(passed)} cases were judged, policy asks for {demands.cases}"
     if any(f.rule == tolerance_too_wide.RULE.id for f in found):
         return Status.UNPROVEN, "the manifest asks for a wider tolerance than policy grants"
     return Status.PROVEN, ""
+
+
+def _left_out(outside: Sequence[Case]) -> Iterator[str]:
+    if outside:
+        listed = ", ".join(case.id for case in outside[:3]) + (" …" if outside[3:] else "")
+        yield f"{len(outside)} stored cases that failed once are outside the contract as it stands now: {listed}"
 
 
 def _unenforced(result: KernelResult) -> Iterator[str]:

@@ -186,6 +186,10 @@ class Tolerance(_Model):
     ulp: Count | None = None
 
 
+Confinement = Literal["limits", "namespaces", "no-new-privileges", "files", "system-calls"]
+"""What a candidate's process can be confined by, as `validator.run.confine` names it."""
+
+
 class DifferentialPolicy(_Model):
     """`[differential]`: candidate against reference."""
 
@@ -194,6 +198,10 @@ class DifferentialPolicy(_Model):
     """`run-on-gpu`, `ptx-run-on-cpu` or `run-of-cpu-model`, strongest first."""
     min_cases: Annotated[int, Field(gt=0, strict=True)] = 50
     """Judged cases per kernel; void ones do not count."""
+    confinement: tuple[Confinement, ...] = ()
+    """What the machine must enforce on the candidate's process; where it does not, nothing is proven."""
+    corpus: Annotated[str, StringConstraints(min_length=1, max_length=200)] | None = None
+    """Folder of the base revision with cases that failed once (`*.json`), tried before all others."""
     tolerances: dict[str, Tolerance] = {}
     """Glob over kernel names → the widest tolerance a manifest may ask for; the first that matches counts."""
 

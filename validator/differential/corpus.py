@@ -1,0 +1,59 @@
+"""The corpus: cases that failed once, stored as one line of JSON a file, tried before all others ever after."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from validator.differential.cases import Case, case_text, load_case
+from validator.differential.errors import DifferentialError
+from validator.differential.shapes import Space
+from validator.errors import Problem
+from validator.manifest.contract import KernelContract
+
+__all__ = ["fits", "parse_cases", "split", "store_case", "stored_cases"]
+
+
+def parse_cases(files: Mapping[str, bytes]) -> tuple[Case, ...]:
+    """Stored cases by file name. Raises `DifferentialError` with every file that holds none."""
+    cases, problems = [], []
+    for name, data in sorted(files.items()):
+        try:
+            cases.append(load_case(data.decode("utf-8", "replace"), name))
+        except DifferentialError as error:
+            problems += [p if isinstance(p, Problem) else Problem(str(p)) for p in error.problems]
+    if problems:
+        raise DifferentialError(*problems)
+    return tuple(cases)
+
+
+def stored_cases(folder: Path) -> tuple[Case, ...]:
+    """Every case of a folder. One that does not exist yet is an empty one."""
+    if not folder.exists():
+        return ()
+    return parse_cases({path.name: path.read_bytes() for path in folder.glob("*.json")})
+
+
+def store_case(folder: Path, case: Case) -> None:
+    """Add a case to a folder; its file appears whole or not at all."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{case.id}.json"
+    if not path.exists():
+        part = path.with_suffix(".part")
+        part.write_text(case_text(case) + "\n")
+        os.replace(part, path)
+
+
+def fits(contract: KernelContract, case: Case) -> bool:
+    """Whether the contract, as it stands now, allows the case."""
+    space, dims = Space(contract), dict(case.dims)
+    named = {n for part in (case.dtypes, case.variants, case.layouts) for n, _ in part} | set(case.aliased)
+    return dims.keys() == set(space.names) and space.holds(dims) and named <= contract.values.keys()
+
+
+def split(contract: KernelContract, cases: Iterable[Case]) -> tuple[tuple[Case, ...], tuple[Case, ...]]:
+    """This kernel's cases: those that its contract allows, and those that it does not (any more)."""
+    mine = [case for case in cases if case.kernel == contract.match]
+    allowed = tuple(case for case in mine if fits(contract, case))
+    return allowed, tuple(case for case in mine if case not in allowed)
