@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from validator.errors import ValidatorError
 from validator.manifest.contract import KernelContract, Step, match_contract
+from validator.ordering.ahead import compiled_later
 from validator.ordering.audit import assemble
 from validator.ordering.batch import Batch, Outcome, Settings, Text, Work, audit_batch
 from validator.ordering.result import Audit, KernelAudit, Skipped
@@ -84,7 +85,7 @@ def audit_artifacts(
     skipped = [item for file in run.files for item in file.skipped]
     tools = {tool: version for file in run.files for tool, version in file.tools.items()}
     judged, findings = apply_steps(kernels, contracts, steps) if steps else (kernels, ())
-    return assemble(judged, skipped, findings, tools)
+    return assemble(judged, [*skipped, *compiled_later(judged)], findings, tools)
 
 
 def _size(batch: Batch) -> int:

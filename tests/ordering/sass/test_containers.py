@@ -10,14 +10,17 @@ from pathlib import Path
 
 import pytest
 
+from validator.manifest.contract import KernelContract
+from validator.ordering.artifacts import Artifact, audit_artifacts
 from validator.ordering.result import Skipped
 from validator.ordering.sass import Limits, SassError, Tools, read_binary
 from validator.ordering.sass.containers import find_binaries
 from validator.ordering.sass.elf import Cubin
 from validator.ordering.sass.tools import INSTALL_HINT, run_tool
 
-from .conftest import LABELLED, SOURCES
+from .conftest import LABELLED, ROOT, SOURCES
 
+PATTERNS = ROOT / "fixtures/ordering/patterns"
 CUBIN = LABELLED / "h01_bad/sm_90a.cubin"
 
 
@@ -37,6 +40,12 @@ class TestArchives:
     def test_cubins_of_a_wheel_by_their_path(self):
         data = archive([("pkg/b.cubin", CUBIN.read_bytes()), ("pkg/a.cubin", CUBIN.read_bytes()), ("pkg/x.py", b"1")])
         assert [f.artifact for f in found(data)] == ["given!pkg/a.cubin", "given!pkg/b.cubin"]
+
+    def test_ptx_in_a_wheel_is_device_code_too(self):
+        data = archive([("pkg/k.ptx", b".version 8.8"), ("pkg/notes.txt", b"1")])
+        assert [(f.artifact, f.kind, f.data) for f in found(data)] == [("given!pkg/k.ptx", "ptx", b".version 8.8")]
+        (skipped,) = found(data, limits=Limits(ptx_bytes=4))
+        assert isinstance(skipped, Skipped)
 
     def test_an_archive_in_an_archive(self):
         inner = archive([("a.cubin", CUBIN.read_bytes())])
@@ -124,6 +133,28 @@ class TestFiles:
 
 @pytest.mark.sass
 class TestTools:
+    @pytest.mark.nvcc
+    def test_ptx_in_a_fat_binary_is_paired_with_its_machine_code(self, tools, tmp_path):
+        if shutil.which("nvcc") is None:
+            pytest.skip("no nvcc here")
+        folder = PATTERNS / "bad-nc-hoisted"
+        out = tmp_path / "k.fatbin"
+        targets = ["-gencode=arch=compute_90a,code=[sm_90a,compute_90a]", "-gencode=arch=compute_90,code=compute_90"]
+        command = ["nvcc", "-fatbin", "-std=c++17", "-O3", f"-I{PATTERNS.parent}", *targets, "-o", str(out)]
+        run_tool([*command, str(folder / "kernel.cu")], timeout=200, output_limit=1 << 26)
+        roles = {"out": "output", "x": "activation", "gate": "weight", "w": "weight", "n": "scalar"}
+        args = [{"name": name, "role": role} for name, role in roles.items()]
+        contract = KernelContract.model_validate({"match": "*", "launch": {"pdl": True}, "args": args})
+        audit = audit_artifacts([Artifact("k.fatbin", path=out)], (contract,))
+        assert {(k.isa.value, k.arch) for k in audit.kernels} == {
+            ("sass", "sm_90a"),
+            ("ptx", "sm_90a"),
+            ("ptx", "sm_90"),
+        }
+        assert [(f.rule, f.count) for f in audit.findings if f.rule == "order/hoisted-load"] == [
+            ("order/hoisted-load", 2)
+        ]
+
     @pytest.mark.nvcc
     @pytest.mark.parametrize("flags", [("-shared", "-Xcompiler", "-fPIC"), ("-fatbin",)])
     def test_fat_binaries_give_every_cubin_and_their_ptx(self, tools, tmp_path, flags):

@@ -1,4 +1,4 @@
-"""Cubins inside what people ship: shared libraries, objects, fat binaries, wheels, zip files and folders of them.
+"""Device code inside what people ship: shared libraries, objects, fat binaries, wheels, zip files and folders of them.
 
 Everything here is untrusted. Archives are read member by member under limits on count, size and ratio; nothing is ever
 written under a name that an archive or a fat binary chose. Fat binaries, whose contents may be compressed, are unpacked
@@ -26,7 +26,7 @@ from validator.ordering.sass.tools import INSTALL_HINT, Tools, run_tool
 __all__ = ["Found", "Limits", "find_binaries"]
 
 _FATBIN = b"\x50\xed\x55\xba"
-_SUFFIXES = (".cubin", ".fatbin", ".so", ".o", ".whl", ".zip", ".a", ".pyd")
+_SUFFIXES = (".cubin", ".fatbin", ".so", ".o", ".whl", ".zip", ".a", ".pyd", ".ptx")
 _NAMED = re.compile(rb"^\s*(?:ELF|PTX) file\s+\d+:\s*(\S.*?)\s*$", re.MULTILINE)
 _SAFE = re.compile(r"^[\w.+-][\w.+ -]*$")
 _ARCH = re.compile(r"\.(sm_\d{2,3}[af]?)\.(cubin|ptx)$")
@@ -39,6 +39,7 @@ class Limits:
 
     members: int = 100_000
     member_bytes: int = 4 << 30
+    ptx_bytes: int = 256 << 20
     total_bytes: int = 12 << 30
     depth: int = 3
     """Archives in archives."""
@@ -100,10 +101,11 @@ def _file(path: Path, name: str, tools: Tools, limits: Limits, depth: int) -> It
         raise SassError(Problem(f"cannot be read: {error.strerror or error}", name)) from None
     if not head:
         raise SassError(Problem("is empty", name, "build it again"))
-    if is_cubin(head):
-        if size > limits.member_bytes:
-            raise SassError(Problem(f"{size} bytes are more than the {limits.member_bytes} allowed", name))
-        yield Found(name, path.read_bytes(), "cubin", None)
+    if is_cubin(head) or name.endswith(".ptx"):
+        most = limits.member_bytes if is_cubin(head) else limits.ptx_bytes
+        if size > most:
+            raise SassError(Problem(f"{size} bytes are more than the {most} allowed", name))
+        yield Found(name, path.read_bytes(), "cubin" if is_cubin(head) else "ptx", None)
     elif head[:4] in (b"PK\x03\x04", b"PK\x05\x06"):
         yield from _archive(path, name, tools, limits, depth)
     elif head[:4] == _FATBIN or ((head[:4] == b"\x7fELF" or head[:8] == b"!<arch>\n") and _has_device_code(path)):
