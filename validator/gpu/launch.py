@@ -198,7 +198,7 @@ def _memory(arg: Argument, slot: Slot) -> Iterator[tuple[int, Part]]:
             if field.offset + _POINTER > slot.size:
                 raise _Missing(f"field {field.name!r} at {field.offset} lies outside a parameter of {slot.size} bytes")
             yield field.offset, field
-    if not arg.fields and arg.role is not Role.SCALAR and not (arg.role is None and slot.size < _POINTER):
+    if not arg.fields and not _is_number(arg, slot):
         if slot.size != _POINTER:
             raise _Missing(f"argument {arg.name!r} takes {slot.size} bytes and declares no `fields`")
         yield 0, arg
@@ -213,7 +213,12 @@ def _by_value(arg: Argument, slot: Slot, recipe: Recipe, dims: Mapping[str, int]
                 size = min(element_size(field), slot.size - field.offset)
                 raw[field.offset : field.offset + size] = _scalar(field, size, recipe, dims)
         return bytes(raw)
-    return _scalar(arg, slot.size, recipe, dims) if arg.role in (None, Role.SCALAR) else bytes(slot.size)
+    return _scalar(arg, slot.size, recipe, dims) if _is_number(arg, slot) else bytes(slot.size)
+
+
+def _is_number(arg: Argument, slot: Slot) -> bool:
+    """Undeclared arguments that are too small for an address are numbers."""
+    return arg.role is Role.SCALAR or (arg.role is None and slot.size < _POINTER)
 
 
 def _scalar(values: Part, size: int, recipe: Recipe, dims: Mapping[str, int]) -> bytes:

@@ -37,38 +37,38 @@ def draw_pair(role: Role | None, values: Values, size: int, window: int, rng: np
     return true.tobytes(), previous.tobytes()
 
 
-def _elements(role: Role | None, values: Values, size: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    integer = bool(values.dtype) and values.dtype[0] in _INTEGER
-    if role is Role.FLAG:
-        return _integers(np.full(size, PUBLISHED), np.zeros(size), element_size(values), size)
-    if role is Role.INDEX or role is Role.WORKSPACE or integer:
-        low, high = _range(values.domain)
-        if values.domain.values:
-            chosen = np.array(values.domain.values, np.int64)
-            true, previous = np.full(size, chosen[0]), np.full(size, chosen[-1])
-        else:
-            half = (high - low + 1) // 2 or 1
-            draws = rng.integers(0, half, (2, size))
-            # Odd and even positions of the range: different element by element, both inside it.
-            true, previous = np.minimum(low + 2 * draws[0] + 1, high), low + 2 * draws[1]
-        return _integers(true, previous, element_size(values), size)
-    count = -(-size // 2)
-    parts = rng.integers(0, 2, (2, count)) << 8 | rng.integers(0, 32, (2, count)) << 1
-    halves = (0x3E00 | parts).astype(np.uint16)
-    halves[0] |= 1
-    return halves[0].view(np.uint8)[:size].copy(), halves[1].view(np.uint8)[:size].copy()
+Arrays = tuple[np.ndarray, np.ndarray]
 
 
-def _range(domain: Domain) -> tuple[int, int]:
-    low = int(domain.low) if domain.low is not None else 0
-    high = int(domain.high) if domain.high is not None else low + SMALL - 1
-    return low, max(low, min(high, low + SMALL - 1))
-
-
-def _integers(true: np.ndarray, previous: np.ndarray, width: int, size: int) -> tuple[np.ndarray, np.ndarray]:
-    """The first `size` bytes of both, as little-endian integers of `width` bytes."""
-    limit = (1 << (8 * width - 1)) - 1
+def _elements(role: Role | None, values: Values, size: int, rng: np.random.Generator) -> Arrays:
+    """Bytes of the true and the previous values, different in every element."""
+    width = element_size(values)
     count = -(-size // width)
-    pair = (np.minimum(a[:count], limit).astype(f"<i{width}").view(np.uint8)[:size].copy() for a in (true, previous))
-    first, second = pair
-    return first, second
+    if role is Role.FLAG:
+        pair = np.full(count, PUBLISHED), np.zeros(count)
+    elif role in (Role.INDEX, Role.WORKSPACE) or (values.dtype and values.dtype[0] in _INTEGER):
+        pair = _small(values.domain, count, rng)
+    else:
+        return _floats(size, rng)
+    largest = (1 << (8 * width - 1)) - 1
+    true, previous = (np.minimum(a, largest).astype(f"<i{width}").view(np.uint8)[:size] for a in pair)
+    return true, previous
+
+
+def _small(domain: Domain, count: int, rng: np.random.Generator) -> Arrays:
+    """Integers of the domain, or below `SMALL`."""
+    if domain.values:
+        return np.full(count, domain.values[0]), np.full(count, domain.values[-1])
+    low = int(domain.low) if domain.low is not None else 0
+    high = min(int(domain.high), low + SMALL - 1) if domain.high is not None else low + SMALL - 1
+    draws = rng.integers(0, max((high - low + 1) // 2, 1), (2, count))
+    # Odd and even positions of the range: different element by element, both inside it.
+    return np.minimum(low + 2 * draws[0] + 1, max(low, high)), low + 2 * draws[1]
+
+
+def _floats(size: int, rng: np.random.Generator) -> Arrays:
+    low_bytes = rng.integers(0, 32, (2, -(-size // 2))) << 1
+    true, previous = (
+        (high | low).astype("<u2").view(np.uint8)[:size] for high, low in zip((0x3F01, 0x3E00), low_bytes, strict=True)
+    )
+    return true, previous

@@ -1,0 +1,104 @@
+"""The thin layer over the driver API: parameter blocks, checked calls, and every reason why nothing runs here."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from enum import Enum
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+from validator.gpu.driver import Device, DeviceError, NotHere, Parameters, open_device
+
+
+def test_values_are_aligned_to_their_own_size():
+    parameters = Parameters.of(0x1122334455667788, ctypes.c_uint32(9), 7)
+    assert parameters.offsets == (0, 8, 16)
+    assert parameters.block == bytes.fromhex("8877665544332211 09000000 00000000 0700000000000000")
+
+
+def test_the_driver_finds_each_parameter_through_its_pointer():
+    parameters = Parameters(bytes(range(16)), (0, 12))
+    pointers = (ctypes.c_void_p * 2).from_address(parameters.address)
+    assert ctypes.string_at(pointers[1], 4) == bytes((12, 13, 14, 15))
+
+
+def test_a_parameter_outside_its_block_is_refused():
+    with pytest.raises(DeviceError, match="leave a block of 4 bytes"):
+        Parameters(bytes(4), (0, 4))
+
+
+class Result(Enum):
+    CUDA_SUCCESS = 0
+    CUDA_ERROR_NO_DEVICE = 100
+
+
+def fake(**functions: Any) -> ModuleType:
+    """A `cuda.bindings.driver` of a machine with one Ampere device, but for `functions`."""
+    prefix = "CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY"
+    said = {
+        "CUresult": Result,
+        "CUdevice_attribute": SimpleNamespace(**{f"{prefix}_MAJOR": 8, f"{prefix}_MINOR": 6}),
+        "cuInit": lambda flags: (Result.CUDA_SUCCESS,),
+        "cuDeviceGetCount": lambda: (Result.CUDA_SUCCESS, 1),
+        "cuDeviceGet": lambda ordinal: (Result.CUDA_SUCCESS, ordinal),
+        "cuDeviceGetName": lambda length, device: (Result.CUDA_SUCCESS, b"Old One\0\0"),
+        "cuDeviceGetAttribute": lambda attribute, device: (Result.CUDA_SUCCESS, attribute),
+    }
+    driver = ModuleType("cuda.bindings.driver")
+    vars(driver).update(said | functions)
+    return driver
+
+
+@pytest.fixture
+def machine(monkeypatch):
+    def become(driver: ModuleType | None) -> None:
+        bindings = None if driver is None else ModuleType("cuda.bindings")
+        if bindings is not None:
+            vars(bindings)["driver"] = driver
+        monkeypatch.setitem(sys.modules, "cuda", ModuleType("cuda"))
+        monkeypatch.setitem(sys.modules, "cuda.bindings", bindings)
+        monkeypatch.setitem(sys.modules, "cuda.bindings.driver", driver)
+
+    monkeypatch.setenv("CUDA_MODULE_LOADING", "LAZY")
+    return become
+
+
+def reason(device: Device | NotHere) -> str:
+    assert isinstance(device, NotHere)
+    assert str(device).startswith("not run here: ")
+    return device.reason
+
+
+def test_without_the_package(machine):
+    machine(None)
+    assert "install `validator[gpu]`" in reason(open_device())
+
+
+def test_without_a_driver(machine):
+    def missing(flags: int) -> None:
+        raise RuntimeError("Failed to dlopen libcuda.so.1")
+
+    machine(fake(cuInit=missing))
+    assert reason(open_device()) == "no usable CUDA driver (Failed to dlopen libcuda.so.1)"
+
+
+def test_without_a_device(machine):
+    machine(fake(cuInit=lambda flags: (Result.CUDA_ERROR_NO_DEVICE,)))
+    assert "cuInit failed with CUDA_ERROR_NO_DEVICE" in reason(open_device())
+    machine(fake())
+    assert reason(open_device(1)) == "no CUDA device 1, there are 1"
+
+
+def test_on_an_older_device(machine):
+    machine(fake())
+    assert "Old One has compute capability 8.6" in reason(open_device())
+
+
+def test_modules_load_eagerly(machine):
+    machine(fake())
+    open_device()
+    assert os.environ["CUDA_MODULE_LOADING"] == "EAGER"

@@ -1,0 +1,175 @@
+"""The adversarial neighbour, played out without a GPU: who is named, and who is left in peace."""
+
+from __future__ import annotations
+
+import shutil
+import struct
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from validator.gpu import neighbour
+from validator.gpu.driver import Function, Parameters
+from validator.gpu.launch import Launchable, Recipe, plan_launch
+from validator.gpu.neighbour import Observation, observe
+from validator.manifest.contract import Argument, KernelContract, Launch
+
+RECIPE = Recipe(size=256, window=64)
+ARGUMENTS = ("out", "x", "w", "flag")
+ROLES = ("output", "activation", "weight", "flag")
+
+
+@dataclass(frozen=True)
+class At:
+    offset: int
+    size: int = 8
+
+
+@pytest.fixture
+def seen(device, played) -> Callable[..., Observation]:
+    """Runs a kernel `out = x ^ w` whose memory accesses happen where the test says."""
+
+    def run(early: Any = None, late: Any = None, pdl: bool = True, flag: bool = False) -> Observation:
+        count = 4 if flag else 3
+        args = [{"name": n, "role": r} for n, r in zip(ARGUMENTS[:count], ROLES[:count], strict=True)]
+        if flag:
+            args[1]["guarded_by"] = "flag"
+        contract = KernelContract(match="k", args=tuple(Argument(**a) for a in args), launch=Launch(pdl=pdl))
+        plan = plan_launch(contract, [At(8 * i) for i in range(count)], RECIPE)
+        assert isinstance(plan, Launchable)
+        steps = {"early": early, "late": late}
+        device.kernels["k"] = played(**{k: step for k, step in steps.items() if step is not None})
+        return observe(device, Function("k", "k"), plan, launches=30)
+
+    return run
+
+
+class Work:
+    """The halves of one kernel; what the first half loaded is kept in registers."""
+
+    def load(self, *names: str) -> Callable[..., None]:
+        def step(device: Any, parameters: Parameters) -> None:
+            for name in names:
+                setattr(self, name, device.read(self._address(parameters, name), 32))
+
+        return step
+
+    def store(self, device: Any, parameters: Parameters) -> None:
+        mixed = bytes(a ^ b for a, b in zip(self.x, self.w, strict=True))  # type: ignore[attr-defined]
+        device.write(self._address(parameters, "out"), mixed)
+
+    @staticmethod
+    def _address(parameters: Parameters, name: str) -> int:
+        address: int = struct.unpack_from("<Q", parameters.block, 8 * ARGUMENTS.index(name))[0]
+        return address
+
+
+def both(*steps: Callable[..., None]) -> Callable[..., None]:
+    def step(device: Any, parameters: Parameters) -> None:
+        for one in steps:
+            one(device, parameters)
+
+    return step
+
+
+def test_a_kernel_that_waits_is_left_in_peace(seen, device):
+    work = Work()
+    result = seen(early=work.load("w"), late=both(work.load("x"), work.store))
+    assert not result.shown
+    assert result.repeatable
+    assert result.arguments == ()
+    assert result.blind == ()
+    assert [t.wrong for t in (*result.late_producer, *result.late_reader)] == [0] * 10
+    assert result.chain is not None
+    assert result.chain.wrong == 0
+    assert device.gates == 2 * (1 + 5 + 2 + 5 + 1)
+
+
+def test_an_early_read_is_shown_and_named(seen):
+    work = Work()
+    result = seen(early=work.load("w", "x"), late=work.store)
+    assert result.shown
+    assert result.arguments == ("x",)
+    assert [t.wrong for t in result.late_producer] == [30] * 5
+    assert result.late_producer[0].buffers == {"out": 30}
+    assert {t.arguments: t.wrong for t in result.by_argument} == {("out",): 0, ("x",): 30}
+    assert not any(t.wrong for t in result.late_reader)
+    assert result.least_delay_us == 0
+
+
+def test_an_early_write_is_seen_by_the_late_reader(seen):
+    work = Work()
+
+    def scribble(device: Any, parameters: Parameters) -> None:
+        device.write(work._address(parameters, "out"), bytes(16))
+
+    result = seen(early=scribble, late=both(work.load("x", "w"), work.store))
+    assert result.shown
+    assert result.arguments == ("out",)
+    assert [t.buffers for t in result.late_reader] == [{"out": 30}] * 5
+    assert not any(t.wrong for t in result.late_producer), "the store after the wait makes it good again"
+
+
+def test_a_kernel_that_never_waits_breaks_the_chain(seen):
+    work = Work()
+    result = seen(early=both(work.load("x", "w"), work.store))
+    assert result.arguments == ("out", "x")
+    assert result.chain is not None
+    assert result.chain.wrong == 30
+
+
+def test_without_the_attribute_nothing_is_early(seen):
+    work = Work()
+    result = seen(early=both(work.load("x", "w"), work.store), pdl=False)
+    assert not result.shown
+    assert result.late_reader == ()
+    assert result.chain is None
+
+
+def test_data_behind_a_flag_comes_late_together_with_its_flag(seen):
+    work = Work()
+    polled = seen(early=work.load("w"), late=both(work.load("x"), work.store), pdl=False, flag=True)
+    hoisted = seen(early=work.load("x", "w"), late=work.store, pdl=False, flag=True)
+    assert not polled.shown
+    assert [t.arguments for t in polled.by_argument] == [("x", "flag"), ("flag",)]
+    assert hoisted.arguments == ("x",)
+
+
+def test_an_argument_that_reaches_no_result_is_said_to_be_blind(seen):
+    def store(device: Any, parameters: Parameters) -> None:
+        device.write(Work._address(parameters, "out"), bytes(16))
+
+    assert seen(late=store).blind == ("x",)
+
+
+def test_a_kernel_that_does_not_repeat_itself_proves_nothing(seen):
+    calls = iter(range(10**6))
+
+    def store(device: Any, parameters: Parameters) -> None:
+        device.write(Work._address(parameters, "out"), struct.pack("<Q", next(calls)))
+
+    result = seen(late=store)
+    assert result.control.wrong == 30
+    assert not result.shown
+
+
+@pytest.mark.nvcc
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="no nvcc")
+def test_the_stored_ptx_is_made_from_the_source(tmp_path: Path):
+    folder = Path(neighbour.__file__).parent
+    made = tmp_path / "neighbour.ptx"
+    command = ["nvcc", "-std=c++17", "-arch=compute_90", "-ptx", str(folder / "neighbour.cu"), "-o", str(made)]
+    subprocess.run(command, check=True, timeout=120)
+
+    def code(path: Path) -> list[str]:
+        # Another toolkit allocates registers differently: entries and what they call on must agree.
+        lines = (line.strip() for line in path.read_text().splitlines())
+        return [
+            line for line in lines if line.startswith((".visible .entry", ".param", "griddepcontrol", "st.release"))
+        ]
+
+    assert code(made) == code(folder / "neighbour.ptx")
