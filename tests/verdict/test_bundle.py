@@ -10,9 +10,16 @@ import pytest
 from validator.verdict import bundle
 from validator.verdict.bundle import BundleError, dump, object_name, verify_bundle, write_bundle
 
-RESULT = dump(
-    {"verdict": "pass", "obligations": [{"id": "a", "statement": "it holds", "status": "proven", "reason": ""}]}
-)
+DOCUMENT = {
+    "verdict": "pass",
+    "obligations": [
+        {"id": "a", "statement": "it holds", "status": "proven", "reason": "", "evidence": ["e"], "findings": []}
+    ],
+    "evidence": [{"id": "e", "status": "proven"}],
+    "findings": [],
+    "waivers": [],
+}
+RESULT = dump(DOCUMENT)
 FILES = {"result.json": RESULT, "environment.json": dump({"started": "now"}), object_name(b"ptx"): b"ptx"}
 
 

@@ -16,7 +16,7 @@ def render_sarif(result: CheckResult) -> str:
     known = {f.id for f in result.findings}
     undecided = [
         f"{o.id} is {o.status}: {o.reason}"
-        for o in result.obligations
+        for o in sorted(result.obligations, key=lambda o: o.id)
         if o.status in (Status.REFUTED, Status.UNPROVEN) and not known.intersection(o.findings)
     ]
     undecided += [f"not covered: {text}" for text in result.not_covered]
