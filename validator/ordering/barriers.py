@@ -297,7 +297,7 @@ class Barriers:
     def _surely(self, event: Event) -> int:
         """Threads that cannot leave the kernel before `event` while others of their CTA go on to it."""
         target = self.flow.block_of(event.index)
-        before = self._can_reach(target)
+        before = self.flow.leading_to(target)
         result = self.masks.everyone
         for number in before:
             if number == target or not self.masks.reach[number]:
@@ -309,16 +309,6 @@ class Barriers:
                 if edge.target not in before and edge.target != target and varies:
                     result &= ~(self.masks.reach[number] & self.masks.edges[number][k])
         return result
-
-    def _can_reach(self, target: int) -> set[int]:
-        seen = {target}
-        stack = [target]
-        while stack:
-            for before, _ in self.flow.predecessors[stack.pop()]:
-                if before not in seen:
-                    seen.add(before)
-                    stack.append(before)
-        return seen
 
 
 def carrier_text(carrier: Carrier, source: int, everyone: int) -> str:

@@ -58,6 +58,17 @@ class Flow:
                 result[edge.target].append((number, edge))
         return result
 
+    def leading_to(self, target: int) -> set[int]:
+        """Blocks from which block `target` can be reached, itself included."""
+        seen = {target}
+        stack = [target]
+        while stack:
+            for before, _ in self.predecessors[stack.pop()]:
+                if before not in seen:
+                    seen.add(before)
+                    stack.append(before)
+        return seen
+
     @cached_property
     def order(self) -> list[int]:
         """Blocks reachable from the entry, in reverse post-order."""

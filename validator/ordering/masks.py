@@ -17,7 +17,7 @@ from validator.ordering.program import Edge, Event, EventKind
 from validator.ordering.slices import first_value
 from validator.ordering.threads import Threads
 
-__all__ = ["Clears", "Masks", "Turn"]
+__all__ = ["Clears", "FirstTurns", "Masks", "Turn"]
 
 
 class Clears(dict[int, int]):
@@ -36,7 +36,7 @@ class Clears(dict[int, int]):
         return result
 
 
-class _FirstTurns:
+class FirstTurns:
     """Branches whose side is known in the first turn of an outermost loop: `for (i = 0; …) { if (i == 0) wait; … }`.
 
     The solver keeps threads in such a loop's first turn apart until they take the way back to its header.
@@ -158,7 +158,7 @@ class Masks:
         if not later:
             return later
         later[0] = self.everyone
-        turns = self._first_turns
+        turns = self.first_turns
         queue = [(flow.rank[0], 0, False)]
         queued = {(0, False)}
         while queue:
@@ -180,8 +180,9 @@ class Masks:
         return [a | b for a, b in zip(later, first, strict=True)]
 
     @cached_property
-    def _first_turns(self) -> _FirstTurns:
-        return _FirstTurns(self.flow)
+    def first_turns(self) -> FirstTurns:
+        """Which branches are known in the first turn of a loop."""
+        return FirstTurns(self.flow)
 
     @staticmethod
     def _combined(*lists: list[tuple[int, int]]) -> int:

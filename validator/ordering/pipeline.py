@@ -45,7 +45,8 @@ class Pipeline:
         whole = {part: self._reads(members) for part, members in parts.items()}
         for copy in self._distinct():
             part = self.shared.part(copy.region)
-            if part not in whole:
+            if part not in whole or copy.remote:
+                # What goes to another CTA is waited for there.
                 continue
             reads = whole[part]
             if copy.region.bytes is not None:
@@ -75,30 +76,52 @@ class Pipeline:
     def _unfinished(self, copy: SharedAccess, reads: _Reads) -> list[SharedAccess]:
         """Reads that the issuing thread reaches while its copy may be in flight.
 
-        In straight-line code groups are counted: after `wait_group n` a copy is done when n groups were committed
-        after its own. Where a loop is involved any wait counts, before or after the copy: stages are not told apart.
+        Groups are counted: after `wait_group n` a copy is done when n groups were committed after its own. Of a
+        software pipeline's stages only the first is counted into the first turns of the loop: it is read first, and
+        later ones may be in flight. Where the copy itself is in a loop any wait counts, before or after it.
         """
-        flow, edges = self.facts.flow, self.facts.masks.edges
+        flow, masks = self.facts.flow, self.facts.masks
         wanted = reads.by_index
         start = flow.block_of(copy.event.index)
-        counted = start not in self._looped and not self._looped & reads.blocks
+        counted = start not in self._looped and (not self._looped & reads.blocks or self._first_stage(copy))
         if not counted and self._waited_before(copy.event):
             return []
-        issuing = self.facts.masks.executing(copy.event)
+        issuing = masks.executing(copy.event)
         found: set[int] = set()
-        least: dict[int, int] = {}
-        stack = [(start, copy.event.index + 1, 0)]
+        least: dict[tuple[int, bool], int] = {}
+        stack = [(start, copy.event.index + 1, 0, False)]
         while stack:
-            number, first, commits = stack.pop()
+            number, first, commits, in_first = stack.pop()
             passed, left = self._through(number, first, commits, copy.event, counted, wanted)
             found |= passed
             if left is None:
                 continue
+            only = masks.first_turns.decided.get(number) if in_first else None
             for k, edge in enumerate(flow.blocks[number].successors):
-                if edges[number][k] & issuing and left < least.get(edge.target, _CAP + 1):
-                    least[edge.target] = left
-                    stack.append((edge.target, 0, left))
+                into = masks.first_turns.first(number, edge.target, in_first)
+                open_edge = masks.edges[number][k] & issuing and only in (None, k)
+                if open_edge and left < least.get((edge.target, into), _CAP + 1):
+                    least[edge.target, into] = left
+                    stack.append((edge.target, 0, left, into))
         return [wanted[index] for index in sorted(found)]
+
+    def _first_stage(self, copy: SharedAccess) -> bool:
+        """Whether no other copy into the same part can have been committed before this one, in another group."""
+        flow = self.facts.flow
+        home = flow.block_of(copy.event.index)
+        before = flow.leading_to(home)
+        committed = [e.index for e in self.facts.events(EventKind.ASYNC_COMMIT) if e.group in (copy.event.group, None)]
+        for other in self.shared.copies:
+            index = other.event.index
+            if index == copy.event.index or self.shared.part(other.region) != self.shared.part(copy.region):
+                continue
+            place = flow.block_of(index)
+            if place == home and index < copy.event.index:
+                if any(index < c < copy.event.index for c in committed):
+                    return False
+            elif place != home and place in before:
+                return False
+        return True
 
     def _through(
         self, number: int, first: int, commits: int, copy: Event, counted: bool, wanted: dict[int, SharedAccess]

@@ -12,12 +12,15 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from validator.ordering.facts import Facts
-from validator.ordering.program import Access, Direction, Event, EventKind, Space
+from validator.ordering.program import Access, Direction, Event, EventKind, Op, Operand, Operation, Reg, Space
 from validator.ordering.provenance import Root
 
 __all__ = ["Region", "Shared", "SharedAccess"]
 
 _SHARED = (Space.SHARED, Space.CLUSTER)
+_KEEPS = (Op.COPY, Op.ADD, Op.PACK, Op.EXTRACT)
+_STEPS = 64
+"""Values looked through behind one address."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,8 @@ class SharedAccess:
     event: Event
     access: Access
     region: Region
+    remote: bool = False
+    """The address was mapped into another CTA of the cluster."""
 
 
 class Shared:
@@ -52,7 +57,26 @@ class Shared:
                 if access.direction is direction and access.space in _SHARED and facts.masks.executing(event):
                     region = self._region(event, access)
                     if region is not None:
-                        yield SharedAccess(event, access, region)
+                        yield SharedAccess(event, access, region, self._mapped(event, access))
+
+    def _mapped(self, event: Event, access: Access) -> bool:
+        """Whether an address comes out of `mapa`, with constants added at most."""
+        flow = self.facts.flow
+        stack = [(operand, event.index) for operand in access.address]
+        seen: set[tuple[Operand, int]] = set()
+        while access.space is Space.CLUSTER and stack and len(seen) < _STEPS:
+            operand, index = stack.pop()
+            if (operand, index) in seen:
+                continue
+            seen.add((operand, index))
+            if isinstance(operand, Operation):
+                if operand.op is Op.MAPA:
+                    return True
+                stack += [(arg, index) for arg in operand.args if operand.op in _KEEPS]
+            elif isinstance(operand, Reg):
+                sites = flow.reach(operand, index, flow.program.guard(index))
+                stack += [(flow.program.operation(site, operand), site) for site in sites]
+        return False
 
     def _region(self, event: Event, access: Access) -> Region | None:
         sources = self.facts.provenance.sum(access.address, event.index) if access.address else ()

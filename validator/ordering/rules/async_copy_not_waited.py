@@ -9,7 +9,8 @@ Good: `cp.async …; commit_group; wait_group 0; __syncthreads(); y = sm[t];`
 
 Mend it by waiting for the group or mbarrier, then the CTA barrier, then the reads.
 
-Not seen: counts of groups inside loops (a software pipeline's stages are not told apart); reads through descriptors
+Not seen: groups of copies that are issued inside a loop (a software pipeline is counted from the stages filled ahead of
+it into its first turns, later stages are not told apart); copies into another CTA; reads through descriptors
 (wgmma, tcgen05).
 """
 
