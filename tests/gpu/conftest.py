@@ -16,7 +16,7 @@ import pytest
 from validator.gpu.driver import Function, Launch, Parameters
 
 Step = Callable[["PlayedDevice", Parameters], None]
-NEIGHBOURS = ("gate", "restore", "late_producer", "late_reader", "compare")
+NEIGHBOURS = ("gate", "restore", "late_producer", "late_reader", "compare", "successor")
 
 
 @dataclass
@@ -113,7 +113,11 @@ class PlayedDevice:
             table, _, count, _ = struct.unpack("<QIIQ", parameters.block)
         else:
             table, count = struct.unpack_from("<QI", parameters.block)
-        marks = struct.unpack_from("<Q", parameters.block, 16)[0] if name in ("late_reader", "compare") else 0
+        marks = (
+            struct.unpack_from("<Q", parameters.block, 16)[0] if name in ("late_reader", "compare", "successor") else 0
+        )
+        if name == "successor" and self._running is not None:
+            self.write(marks + 4 * count, struct.pack("<I", 1))
         for i, (live, other) in enumerate(self._regions(table, 0, count)):
             if not marks:
                 self.write(live, other)

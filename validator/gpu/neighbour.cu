@@ -79,11 +79,23 @@ extern "C" __global__ void late_reader(const Region* regions, u32 count, u32* ch
   while (nanoseconds() - begin < delay);
 }
 
-// Any grid: differs[r] becomes 1 when region r is not `other`. Waits first: launched as a dependant it is the successor
-// that relies on the candidate's own wait; launched ordinarily the wait does nothing.
-extern "C" __global__ void compare(const Region* regions, u32 count, u32* differs) {
-  asm volatile("griddepcontrol.wait;" ::: "memory");
+static __device__ void mark_differences(const Region* regions, u32 count, u32* differs) {
   for (u32 r = 0; r < count; ++r)
     for (u64 i = blockIdx.x * blockDim.x + threadIdx.x; i < regions[r].quads; i += gridDim.x * blockDim.x)
       if (!same(fresh(regions[r].live + i), regions[r].other[i])) differs[r] = 1;
+}
+
+// Any grid: differs[r] becomes 1 when region r is not `other`.
+extern "C" __global__ void compare(const Region* regions, u32 count, u32* differs) {
+  mark_differences(regions, count, differs);
+}
+
+// Any grid, launched as a dependant: the same after its wait. differs[count] becomes 1 when it began while the regions
+// were still to be written, without which its answer means nothing.
+extern "C" __global__ void successor(const Region* regions, u32 count, u32* differs) {
+  let_dependants_start();
+  for (u32 r = 0; r < count; ++r)
+    if (threadIdx.x == 0 && !same(fresh(regions[r].live), regions[r].other[0])) differs[count] = 1;
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+  mark_differences(regions, count, differs);
 }

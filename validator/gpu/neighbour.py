@@ -36,6 +36,8 @@ _BATCH = 20
 """Launches queued behind one gate."""
 _GATE_NS = 200_000_000
 """The longest that the gate holds the stream back."""
+_OVERLAPPED = ""
+"""A column of marks that belongs to no buffer."""
 _ONE = (1, 1, 1)
 _ALONE = Launch(_ONE, (1024, 1, 1))
 """A neighbour is one CTA: its dependants find room beside it."""
@@ -54,6 +56,8 @@ class Trial:
     """Launches in which any buffer was wrong."""
     buffers: dict[str, int] = field(default_factory=dict)
     """Buffer → launches in which it was wrong; only those that ever were."""
+    overlapped: int | None = None
+    """Launches in which the successor began before the late values were there; None: not asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +73,8 @@ class Observation:
     late_reader: tuple[Trial, ...]
     """`wrong`: launches in which a buffer changed while the grid before the candidate still read it."""
     chain: Trial | None
-    """`wrong`: launches in which the candidate's dependant met old values of the grid before the candidate."""
+    """`wrong`: launches in which the candidate's dependant, after its wait, met old values of the grid before the
+    candidate. Where the three never overlapped it says nothing."""
     blind: tuple[str, ...]
     """Arguments whose values reach no result under this recipe: an early read of them can not show."""
 
@@ -127,15 +132,15 @@ class _Stage:
     def __init__(self, device: Device, candidate: Function, launchable: Launchable, launches: int) -> None:
         self._device, self._candidate, self._launches = device, candidate, launches
         self._buffers = {b.name: b for b in launchable.buffers}
-        names = ("gate", "restore", "late_producer", "late_reader", "compare")
+        names = ("gate", "restore", "late_producer", "late_reader", "compare", "successor")
         functions = device.functions(_PTX.read_bytes(), *names)
-        self._gate, self._restore, self._producer, self._reader, self._compare = functions
+        self._gate, self._restore, self._producer, self._reader, self._compare, self._successor = functions
         self._live = {b.name: device.allocate(b.size) for b in launchable.buffers}
         self._true = {b.name: self._stored(b, 0) for b in launchable.buffers}
         self._previous = {b.name: self._stored(b, 1) for b in launchable.buffers}
         self._expected = {b.name: device.allocate(b.size) for b in launchable.buffers if self._compared(b)}
         self._open = device.allocate_host(4)
-        self._marks = device.allocate(launches * max(len(launchable.buffers), 1) * 4)
+        self._marks = device.allocate(launches * (len(launchable.buffers) + 1) * 4)
         self._parameters = pack(launchable, self._live)
         guarded = any(b.guarded_by in self._buffers for b in launchable.buffers)
         self._pdl = launchable.launch.pdl
@@ -190,8 +195,8 @@ class _Stage:
     def _run_candidate(self, how: Launch) -> None:
         self._device.launch(self._candidate, how, self._parameters)
 
-    def _run_compare(self, regions: _Regions, marks: int, how: Launch = _WIDE) -> None:
-        self._device.launch(self._compare, how, Parameters.of(regions.address, regions.count, marks))
+    def _run_compare(self, regions: _Regions, marks: int) -> None:
+        self._device.launch(self._compare, _WIDE, Parameters.of(regions.address, regions.count, marks))
 
     def observe(self, delays: tuple[int, ...]) -> Observation:
         self._expect()
@@ -264,14 +269,18 @@ class _Stage:
             self._run_restore(beginning)
             self._device.launch(self._producer, _ALONE, producer)
             self._run_candidate(self._behind)
-            self._run_compare(written, marks, _with_pdl(_WIDE, True))
+            after = Parameters.of(written.address, written.count, marks)
+            self._device.launch(self._successor, _with_pdl(_WIDE, True), after)
 
-        return self._repeat(one, written.names, late, delay_us)
+        return self._repeat(one, (*written.names, _OVERLAPPED), late, delay_us)
 
     def _repeat(
         self, one: Callable[[int], None], names: tuple[str, ...], late: tuple[str, ...], delay_us: int
     ) -> Trial:
-        """Queues `one` behind a closed gate, batch by batch: a slow host must not give the producer a head start."""
+        """Queues `one` behind a closed gate, batch by batch: a slow host must not give the producer a head start.
+
+        `one` gets the address of its own row of marks, one for each name.
+        """
         row = 4 * len(names)
         self._device.clear(self._marks, row * self._launches)
         gate = ctypes.c_uint32.from_address(self._open)
@@ -285,11 +294,12 @@ class _Stage:
                 gate.value = 1
             self._device.synchronize()
         raw = self._device.download(self._marks, row * self._launches)
-        wrong = np.frombuffer(raw, np.uint32).reshape(self._launches, len(names)) != 0
-        counts = dict(zip(names, wrong.sum(axis=0).tolist(), strict=True))
-        return Trial(
-            late, delay_us, self._launches, int(wrong.any(axis=1).sum()), {k: n for k, n in counts.items() if n}
-        )
+        marks = np.frombuffer(raw, np.uint32).reshape(self._launches, len(names)) != 0
+        counts: dict[str, int] = dict(zip(names, marks.sum(axis=0).tolist(), strict=True))
+        overlapped = counts.pop(_OVERLAPPED, None)
+        wrong = int(marks[:, : len(counts)].any(axis=1).sum())
+        seen = {name: n for name, n in counts.items() if n}
+        return Trial(late, delay_us, self._launches, wrong, seen, overlapped)
 
 
 def _with_pdl(launch: Launch, pdl: bool) -> Launch:
