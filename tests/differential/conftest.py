@@ -10,13 +10,14 @@ import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from validator.differential.engine import CaseResult, KernelResult, run_kernel
 from validator.differential.processes import Trees, runner_for
 from validator.differential.rules import BY_FAULT
-from validator.manifest.contract import KernelContract
+from validator.manifest.contract import KernelContract, Tolerance
 from validator.run.sandbox import Limits
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "differential"
@@ -65,6 +66,25 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         if module != name:
             found = planted(module)
             metafunc.parametrize(name, found, ids=[p.name for p in found])
+
+
+@pytest.fixture
+def found_by_candidates() -> set[str]:
+    """Rules that some candidate of the fixtures breaks."""
+    return {p.found for module in ("planted", "cheats") for p in planted(module) if p.found}
+
+
+@pytest.fixture
+def under_tolerance() -> Callable[..., tuple[KernelContract, KernelResult]]:
+    """Run a candidate of the fixtures under another tolerance than its contract's."""
+
+    def run(kernel: str, candidate: str, tolerance: dict[str, Any]) -> tuple[KernelContract, KernelResult]:
+        plain = contract_of(kernel, candidate)
+        contract = plain.model_copy(update={"tolerance": Tolerance.model_validate(tolerance)})
+        with runner_for(contract, TREES, LIMITS) as runner:
+            return contract, run_kernel(runner, SEED, 5)
+
+    return run
 
 
 @pytest.fixture
