@@ -9,8 +9,9 @@ import pytest
 
 from validator.ordering.dataflow import Flow
 from validator.ordering.program import Const, Direction, EventKind, Op, Operation, Order, Reg, Scope, Space
+from validator.ordering.sass.destinations import definitions
 from validator.ordering.sass.disassemble import Instruction
-from validator.ordering.sass.lower import definitions, operations
+from validator.ordering.sass.lower import operations
 from validator.ordering.sass.operands import Constants, address, operand
 
 from .conftest import labelled_cubins

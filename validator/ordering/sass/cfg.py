@@ -54,6 +54,8 @@ class _Body:
     exits: list[_Exit]
     callee: int | None = None
     """Instruction at which the function called at the end of this run starts; `exits` then say where it returns to."""
+    guard: Guard | None = None
+    """Under which it is called; else the run goes on where the function would return to."""
 
 
 def control_flow(
@@ -106,7 +108,7 @@ class _Section:
             case "BSYNC":
                 return self._meet(index), None
             case "CALL":
-                return self._call(index, stay)
+                return self._call(index)
             case "BRA" | "JMP":
                 return self._branch(index, stay), None
             case _:
@@ -155,11 +157,11 @@ class _Section:
                     found.setdefault(instruction.operands[0], []).append(place)
         return found
 
-    def _call(self, index: int, stay: list[_Exit]) -> tuple[list[_Exit], int | None]:
+    def _call(self, index: int) -> tuple[list[_Exit], int | None]:
         instruction = self.instructions[index]
         callee = None if instruction.operands else self._target(index)
-        if callee is None or stay:
-            # A guarded call keeps its guard on the event; ptxas branches around calls instead.
+        if callee is None:
+            # A guarded call keeps its guard on the event.
             self.outside.add(index)
             return [_Exit(index + 1)], None
         # The callee returns to the address that the caller left in a register: the instruction after the call.
@@ -179,7 +181,9 @@ class _Section:
         found: dict[int, _Body] = {}
         for start, stop in zip(ordered, [*ordered[1:], count], strict=True):
             exits, callee = self._exits.get(stop - 1, ([_Exit(stop)], None))
-            found[start] = _Body(start, stop, [e for e in exits if e.target is None or e.target < count], callee)
+            guard = self.instructions[stop - 1].guard if callee is not None else None
+            ways = [e for e in exits if e.target is None or e.target < count]
+            found[start] = _Body(start, stop, ways, callee, guard)
         return found
 
 
@@ -247,7 +251,7 @@ class _Expansion:
                     continue
                 self._room -= size
                 entered[(at, start)] = len(self._copies)
-                target = body.exits[0].target
+                target = body.exits[0].target if body.exits else None
                 back = (at, target) if target is not None else None
                 self._copies.append(_Copy(body.callee, back, (*here.parents, body.callee), runs))
             at += 1
@@ -267,10 +271,12 @@ class _Expansion:
                 first = len(places)
                 places.extend(range(body.start, body.stop))
                 child = entered.get((at, start))
+                ways, edges = body.exits, []
                 if child is not None:
-                    edges = [Edge(numbers[(child, self._copies[child].entry)])]
-                else:
-                    edges = [e for x in body.exits if (e := self._edge(at, copy, x, numbers)) is not None]
+                    edges = [Edge(numbers[(child, self._copies[child].entry)], body.guard)]
+                    around = _opposite(body.guard)
+                    ways = [_Exit(w.target, around) for w in body.exits] if around is not None else []
+                edges += (e for w in ways if (e := self._edge(at, copy, w, numbers)) is not None)
                 blocks.append(Block(first, len(places), tuple(edges)))
         return ControlFlow(places, tuple(blocks), frozenset(self._section.outside), self._section.unresolved)
 

@@ -25,8 +25,8 @@ from validator.ordering.program import (
     Scope,
     Space,
 )
+from validator.ordering.sass.destinations import access_bytes
 from validator.ordering.sass.disassemble import Instruction
-from validator.ordering.sass.lower import access_bytes
 from validator.ordering.sass.opcodes import HARMLESS
 from validator.ordering.sass.operands import Constants, address, is_predicate, operand, register, successor
 
@@ -117,6 +117,21 @@ def _access(space: Space, direction: Direction) -> _Rule:
         if direction is not Direction.READ:
             event.movable = False
             event.value = _values(i, constants, max(1, size // 4))
+        return [event]
+
+    return rule
+
+
+def _by_handle(direction: Direction) -> _Rule:
+    """Textures and surfaces: the handle, a uniform register or a constant, stands for the memory as a pointer would."""
+
+    def rule(i: Instruction, index: int, constants: Constants) -> list[Event]:
+        event = _event(EventKind.ACCESS, i, index)
+        handle = next((t for t in i.operands if t.startswith("UR") or "[0x" in t), None)
+        found = operand(handle, constants) if handle is not None else None
+        event.accesses = (Access(direction, Space.GLOBAL, (found,) if found is not None else (), None),)
+        event.noncoherent = direction is Direction.READ and i.base != "SULD"
+        event.movable = direction is Direction.READ
         return [event]
 
     return rule
@@ -407,9 +422,9 @@ _RULES: dict[str, _Rule] = {
     "REDG": _access(Space.GLOBAL, _A),
     "REDGMC": _access(Space.GLOBAL, _A),
     "STGMC": _access(Space.GLOBAL, _W),
-    **dict.fromkeys(("TEX", "TLD", "TLD4", "TXD", "TXQ", "TMML", "SULD"), _access(Space.GLOBAL, _R)),
-    "SUST": _access(Space.GLOBAL, _W),
-    **dict.fromkeys(("SUATOM", "SURED"), _access(Space.GLOBAL, _A)),
+    **dict.fromkeys(("TEX", "TLD", "TLD4", "TXD", "TXQ", "TMML", "SULD"), _by_handle(_R)),
+    "SUST": _by_handle(_W),
+    **dict.fromkeys(("SUATOM", "SURED"), _by_handle(_A)),
     "CCTL": _prefetch_line,
     "LDGSTS": _ldgsts,
     "UBLKCP": _bulk,

@@ -21,10 +21,11 @@ from validator.ordering.program import (
     Reg,
 )
 from validator.ordering.sass.cfg import control_flow
+from validator.ordering.sass.destinations import definitions
 from validator.ordering.sass.disassemble import Instruction
 from validator.ordering.sass.elf import Cubin, Kernel, Relocation
 from validator.ordering.sass.events import events_of, known
-from validator.ordering.sass.lower import definitions, is_local, operations
+from validator.ordering.sass.lower import is_local, operations
 from validator.ordering.sass.opcodes import HARMLESS
 from validator.ordering.sass.operands import Constants
 from validator.ordering.sass.order import settle_order
