@@ -130,9 +130,9 @@ def test_stored_values(event: Make, text: str, value: tuple[object, ...]) -> Non
         ("sured.b.add.2d.u32.trap [%rd1, {%r1,%r2}], %r3", A),
     ],
 )
-def test_textures_and_surfaces_have_no_address(event: Make, text: str, direction: Direction) -> None:
+def test_the_handle_of_a_texture_or_surface_stands_for_its_memory(event: Make, text: str, direction: Direction) -> None:
     (access,) = event(text + ";").accesses
-    assert (access.direction, access.space, access.address) == (direction, G, ())
+    assert (access.direction, access.space, access.address) == (direction, G, (Reg("%rd1"),))
 
 
 COPIES = [

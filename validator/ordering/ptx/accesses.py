@@ -75,12 +75,12 @@ def _plain(
     return build
 
 
-def _unresolved(direction: Direction) -> Builder:
-    """Builder of an access through a texture or surface: global memory at an address the instruction does not show."""
+def _by_handle(direction: Direction) -> Builder:
+    """Builder of an access through a texture or surface: its handle stands for the memory, as a pointer would."""
 
     def build(statement: Statement) -> Event:
         event = make_event(statement, EventKind.ACCESS)
-        event.accesses = (Access(direction, Space.GLOBAL, (), None),)
+        event.accesses = (Access(direction, Space.GLOBAL, statement.address(), None),)
         event.noncoherent = direction is Direction.READ and statement.form.base != "suld"
         return event
 
@@ -177,10 +177,10 @@ ACCESSES: dict[str, Family] = {
     "stmatrix": lambda form: (0, _ROWS_WRITTEN),
     "wmma": _matrix,
     "multimem": _multimem,
-    "tex": lambda form: (1, _unresolved(Direction.READ)),
-    "tld4": lambda form: (1, _unresolved(Direction.READ)),
-    "suld": lambda form: (1, _unresolved(Direction.READ)),
-    "sust": lambda form: (0, _unresolved(Direction.WRITE)),
-    "sured": lambda form: (0, _unresolved(Direction.ATOMIC)),
+    "tex": lambda form: (1, _by_handle(Direction.READ)),
+    "tld4": lambda form: (1, _by_handle(Direction.READ)),
+    "suld": lambda form: (1, _by_handle(Direction.READ)),
+    "sust": lambda form: (0, _by_handle(Direction.WRITE)),
+    "sured": lambda form: (0, _by_handle(Direction.ATOMIC)),
 }
 """Base opcode → family."""

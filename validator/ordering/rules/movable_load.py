@@ -30,7 +30,10 @@ RULE = Rule("order/movable-load", "a load that the compiler may move above the w
 
 
 def check(facts: Facts) -> Iterable[Finding]:
-    """One finding per argument; undeclared arguments are left to `order/undeclared-argument`."""
+    """One finding per argument; undeclared arguments are left to `order/undeclared-argument`.
+
+    On PTX a load that may go to memory of several roles, or to memory that cannot be told, is left open.
+    """
     ordered = bool(facts.pdl) or bool(facts.polls)
     if not ordered:
         return
@@ -39,6 +42,7 @@ def check(facts: Facts) -> Iterable[Finding]:
         if touch.role is not None and touch.role.memory:
             groups.setdefault(touch.label, []).append(touch)
     on_ptx = facts.program.isa is Isa.PTX
+    yield from _open(facts) if on_ptx else ()
     for label, items in groups.items():
         role = items[0].role
         rest = (
@@ -55,4 +59,23 @@ def check(facts: Facts) -> Iterable[Finding]:
             why="non-coherent loads are for data that does not change for the life of the kernel",
             fix="load it with plain ld.global: drop `const __restrict__`, `__ldg` or the invariant copy atom for it",
             severity=Severity.ERROR if on_ptx else Severity.WARNING,
+        )
+
+
+def _open(facts: Facts) -> Iterable[Finding]:
+    groups: dict[str, list[Touch]] = {}
+    for touch in movable(facts):
+        declared = all(t.role is not None and t.role.memory for t in touch.targets)
+        if touch.role is None and declared:
+            groups.setdefault(touch.label, []).append(touch)
+    for label, items in groups.items():
+        yield finding(
+            RULE,
+            facts,
+            [t.index for t in items],
+            f"{label} is read behind the wait by {items[0].event.opcode}, which ptxas may move above it",
+            identity=(label,),
+            why=items[0].unresolved or "some of this memory is not static",
+            fix="load it with plain ld.global, or audit the machine code",
+            severity=Severity.UNPROVEN,
         )
