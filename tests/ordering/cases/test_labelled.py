@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from validator.manifest.contract import Argument, ContractField, KernelContract, Launch, Role
+from fixtures.ordering.labels import contract_of
+from validator.manifest.contract import Role
 from validator.ordering.result import AccessRow, KernelAudit
 from validator.verdict.model import Severity
 
@@ -74,25 +75,6 @@ def _cases() -> list[Any]:
     return found
 
 
-def _contract(case: dict[str, Any]) -> tuple[KernelContract, ...]:
-    """The corpus's own contract format as the manifest's."""
-    args = sorted(case["contract"]["arg"], key=lambda a: a["index"])
-    launch = Launch(pdl=case["contract"]["pdl"])
-    return (KernelContract(match=case["kernel"], launch=launch, args=tuple(map(_argument, args))),)
-
-
-def _argument(arg: dict[str, Any]) -> Argument:
-    role = None if arg["role"] in ("struct", "undeclared") else Role(arg["role"])
-    optional = {k: arg[k] for k in ("points_to", "guarded_by", "alias_of", "via", "scope") if k in arg}
-    return Argument(
-        name=arg["name"],
-        role=role,
-        fields=tuple(ContractField(**f) for f in arg.get("fields", ())),
-        justification="declared stable by the corpus" if role is Role.STABLE else None,
-        **optional,
-    )
-
-
 def _role(name: str) -> Role | None:
     return None if name == "undeclared" else Role(name)
 
@@ -131,7 +113,7 @@ def _movable_key(row: AccessRow) -> tuple[Any, ...]:
 def test_says_what_the_labels_say(folder_: Path, isa: str, arch: str, audited, one_kernel, alarms, counted, explain):
     case = tomllib.loads((folder_ / "case.toml").read_text())
     expect = case["expect"][isa][arch]
-    audit = audited(expect["file"], (folder_ / expect["file"]).read_bytes(), _contract(case))
+    audit = audited(expect["file"], (folder_ / expect["file"]).read_bytes(), (contract_of(case),))
     kernel: KernelAudit = one_kernel(audit, case["kernel"])
     said = explain(kernel)
     assert kernel.status.value in (expect["verdict"], *expect.get("also", ())), said
