@@ -138,11 +138,16 @@ def _by_handle(direction: Direction) -> _Rule:
 
 
 def _prefetch_line(i: Instruction, index: int, constants: Constants) -> list[Event]:
-    """CCTL: prefetches touch memory, invalidations order (`order` reads them), the rest acts on the cache alone."""
-    if any(m.startswith("PF") for m in i.modifiers):
+    """CCTL: prefetches touch memory, invalidations order (`order` reads them), the rest acts on the cache alone.
+
+    PML2 is prefetch.L2::evict_last, DML2 applypriority; RML2 is discard, which destroys what the line holds.
+    """
+    discards = "RML2" in i.modifiers
+    if discards or i.modifiers & {"PML2", "DML2"} or any(m.startswith("PF") for m in i.modifiers):
         event = _event(EventKind.ACCESS, i, index)
         found = _addresses(i, constants)
-        event.accesses = (Access(Direction.PREFETCH, Space.GLOBAL, found[0] if found else (), None),)
+        direction = Direction.WRITE if discards else Direction.PREFETCH
+        event.accesses = (Access(direction, Space.GLOBAL, found[0] if found else (), None),)
         return [event]
     if i.modifiers & {"IVALL", "IVALLP", "IV", "IVP", "RS", "WB", "WBALL", "RSLB", "WBALLP", "LDC", "LDCU"}:
         return []
@@ -247,6 +252,13 @@ def _descriptor(i: Instruction, index: int, constants: Constants) -> list[Event]
     event = _event(EventKind.PROXY_FENCE, i, index)
     event.proxy = "tensormap"
     return [event]
+
+
+def _next_work(i: Instruction, index: int, constants: Constants) -> list[Event]:
+    """UGETNEXTWORKID [to], [mbarrier]: clusterlaunchcontrol.try_cancel, 16 bytes into shared memory."""
+    found = [*_addresses(i, constants), (), ()]
+    space = Space.CLUSTER if "BROADCAST" in i.modifiers else Space.SHARED
+    return _copy(i, index, "mbarrier", Access(Direction.WRITE, space, found[0], 16), barrier=found[1])
 
 
 def _remote_store(i: Instruction, index: int, constants: Constants) -> list[Event]:
@@ -435,6 +447,7 @@ _RULES: dict[str, _Rule] = {
     "UBLKPF": _bulk_prefetch,
     "UTMAPF": _bulk_prefetch,
     "UTMACCTL": _descriptor,
+    "UGETNEXTWORKID": _next_work,
     "STAS": _remote_store,
     "REDAS": _remote_store,
     "LDGDEPBAR": _commit("cp.async"),
