@@ -70,3 +70,24 @@ def test_a_flag_is_not_set_before_it_is_published():
 def test_a_narrow_flag_is_set_as_far_as_it_goes():
     true, _ = draw(Role.FLAG, Values(dtype=("int8",)))
     assert set(true) == {127}
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
+def test_numbers_keep_to_declared_bounds(dtype: str):
+    for raw in draw(Role.ACTIVATION, Values(dtype=(dtype,), domain=Domain(low=-0.4, high=0.4))):
+        numbers = np.frombuffer(raw, FLOATS[dtype]).astype(np.float64)
+        assert abs(numbers).max() < 0.4005
+        assert numbers.min() < -0.3
+        assert numbers.max() > 0.3
+
+
+def test_slots_that_must_be_unique_are_and_none_stays_where_it_was():
+    true, previous = draw(Role.INDEX, Values(domain=Domain(low=0, high=99, unique=True)), size=4 * 100)
+    for raw in (true, previous):
+        assert sorted(np.frombuffer(raw, "<i4")) == list(range(100))
+    assert (np.frombuffer(true, "<i4") != np.frombuffer(previous, "<i4")).all()
+
+
+def test_offsets_that_must_ascend_do():
+    for raw in draw(Role.INDEX, Values(domain=Domain(sorted=True)), window=4096):
+        assert (np.diff(np.frombuffer(raw, "<i4")) >= 0).all()

@@ -17,7 +17,7 @@ import numpy as np
 
 from validator.gpu.driver import Launch, Parameters
 from validator.gpu.values import SMALL, Pair, draw_pair, element_size
-from validator.manifest.contract import Argument, ContractField, Domain, KernelContract, Role, Values
+from validator.manifest.contract import Argument, ContractField, KernelContract, Role, Values
 from validator.manifest.dims import Membership, parse_expression
 
 __all__ = ["Buffer", "Launchable", "NotLaunchable", "Recipe", "Slot", "pack", "plan_launch"]
@@ -264,7 +264,7 @@ def _bounded(part: Part, contract: KernelContract, dims: Mapping[str, int]) -> P
     if not shape:
         return part
     high = _number(shape[int(axis)], dims) - (1 if part.domain.index else 0)
-    return part.model_copy(update={"domain": Domain(low=0, high=max(high, 0))})
+    return part.model_copy(update={"domain": part.domain.model_copy(update={"low": 0, "high": max(high, 0)})})
 
 
 def _bytes(part: Part, dims: Mapping[str, int]) -> int:

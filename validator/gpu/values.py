@@ -1,7 +1,7 @@
 """Bytes for a candidate's buffers: true values and the previous step's, nowhere equal where a producer writes.
 
-The same bit patterns serve every floating type, so a contract without element types is enough: each 16-bit half is a
-float16 between 1.5 and 1.9 and a bfloat16 between 0.1 and 0.8, each 32-bit word a float32 of that size, each byte a
+Without declared bounds the same bit patterns serve every floating type, so roles alone are enough: each 16-bit half is
+a float16 between 1.5 and 1.9 and a bfloat16 between 0.1 and 0.8, each 32-bit word a float32 of that size, each byte a
 finite fp8 number below 2. Sums and products keep the difference between the two values in their leading digits.
 """
 
@@ -18,6 +18,8 @@ Pair = tuple[bytes, bytes]
 
 SMALL = 32
 """Integers are below this: valid as positions, lengths and tickets in buffers of the default size."""
+LARGEST_ORDER = 1 << 20
+"""Positions of a permutation; a range may be far larger."""
 PUBLISHED = 1 << 20
 """A flag that is set: beyond any step or count that a poll may compare it with."""
 
@@ -44,29 +46,53 @@ def _elements(role: Role | None, values: Values, size: int, rng: np.random.Gener
     """Bytes of the true and the previous values, different in every element."""
     width = element_size(values)
     count = -(-size // width)
+    dtype, domain = values.dtype[0] if values.dtype else None, values.domain
     if role is Role.FLAG:
-        pair = np.full(count, PUBLISHED), np.zeros(count)
-    elif role in (Role.INDEX, Role.WORKSPACE) or (values.dtype and values.dtype[0] in _INTEGER):
-        pair = _small(values.domain, count, rng)
+        pair: Arrays = np.full(count, PUBLISHED), np.zeros(count)
+    elif role in (Role.INDEX, Role.WORKSPACE) or dtype in _INTEGER:
+        pair = _small(domain, count, rng)
+    elif dtype in _FLOAT and domain.low is not None and domain.high is not None:
+        return _within(domain.low, domain.high, dtype, size, rng)
     else:
-        return _floats(size, rng)
+        return _moderate(size, rng)
     largest = (1 << (8 * width - 1)) - 1
     true, previous = (np.minimum(a, largest).astype(f"<i{width}").view(np.uint8)[:size] for a in pair)
     return true, previous
 
 
 def _small(domain: Domain, count: int, rng: np.random.Generator) -> Arrays:
-    """Integers of the domain, or below `SMALL`."""
+    """Integers of the domain; below `SMALL` where it says nothing."""
     if domain.values:
         return np.full(count, domain.values[0]), np.full(count, domain.values[-1])
     low = int(domain.low) if domain.low is not None else 0
-    high = min(int(domain.high), low + SMALL - 1) if domain.high is not None else low + SMALL - 1
-    draws = rng.integers(0, max((high - low + 1) // 2, 1), (2, count))
-    # Odd and even positions of the range: different element by element, both inside it.
-    return np.minimum(low + 2 * draws[0] + 1, max(low, high)), low + 2 * draws[1]
+    high = int(domain.high) if domain.high is not None else low + SMALL - 1
+    if domain.unique:
+        # The same order, one further: nothing twice in either, and different element by element.
+        order = low + rng.permutation(min(max(high - low + 1, 1), LARGEST_ORDER))
+        pair = np.resize(order, count), np.resize(np.roll(order, 1), count)
+    else:
+        high = min(high, low + SMALL - 1)
+        draws = rng.integers(0, max((high - low + 1) // 2, 1), (2, count))
+        # Odd and even positions of the range: different element by element, both inside it.
+        pair = np.minimum(low + 2 * draws[0] + 1, max(low, high)), low + 2 * draws[1]
+    return (np.sort(pair[0]), np.sort(pair[1])) if domain.sorted else pair
 
 
-def _floats(size: int, rng: np.random.Generator) -> Arrays:
+def _within(low: float, high: float, dtype: str, size: int, rng: np.random.Generator) -> Arrays:
+    """Numbers between declared bounds, both included."""
+    count = -(-size // _FLOAT[dtype])
+    drawn = rng.uniform(low, high, (2, count))
+    if dtype == "bfloat16":
+        # The upper half of a float32; rounding towards zero keeps to the bounds.
+        words = drawn.astype("<f4").view("<u4") >> 16
+        rows = words.astype("<u2")
+    else:
+        rows = drawn.astype(f"<f{_FLOAT[dtype]}")
+    true, previous = (row.view(np.uint8)[:size] for row in rows)
+    return true, previous
+
+
+def _moderate(size: int, rng: np.random.Generator) -> Arrays:
     low_bytes = rng.integers(0, 32, (2, -(-size // 2))) << 1
     true, previous = (
         (high | low).astype("<u2").view(np.uint8)[:size] for high, low in zip((0x3F01, 0x3E00), low_bytes, strict=True)
