@@ -14,6 +14,14 @@ from validator.isolation.offpath.equivalence import FileProof, prove
 from validator.isolation.offpath.switch import SwitchSpec
 from validator.isolation.source import Sources
 
+SETTINGS = """
+class Config:
+    fused: str | None = None
+    fused_mode: str | None = None
+    name: str = ""
+    additional_config: dict | None = None
+"""
+ENVS = 'TABLE = {"ENGINE_FUSED": lambda: "0"}\n\n\ndef __getattr__(name):\n    return TABLE[name]()\n'
 CONFIG = SwitchSpec.parse("config", "fused", "on", None)
 NESTED = SwitchSpec.parse("config", "additional_config.fused", True, None)
 ENV = SwitchSpec.parse("env", "ENGINE_FUSED", "1", "0")
@@ -22,7 +30,8 @@ FLAG = SwitchSpec.parse("flag", "--fused", True, False)
 
 def _prove(base: str, head: str, switch: SwitchSpec = CONFIG, **others: str) -> FileProof:
     """`others`: further files of both sides, `/` written as `__`."""
-    more = {f"{name.replace('__', '/')}.py": textwrap.dedent(text) for name, text in others.items()}
+    more = {"settings.py": SETTINGS}
+    more |= {f"{name.replace('__', '/')}.py": textwrap.dedent(text) for name, text in others.items()}
     before = Sources(MemoryTree(more | {"a.py": textwrap.dedent(base)}), lambda p: p.startswith("fast/"))
     after = Sources(MemoryTree(more | {"a.py": textwrap.dedent(head)}), before.isolated, twin=before)
     return prove(before, after, switch, [("a.py", "a.py")])[0]
@@ -36,6 +45,7 @@ PROGRAMS = tomllib.loads((FOLDER / "offpath.toml").read_text())
 BASE: str = PROGRAMS["base"]
 SAME: dict[str, str] = PROGRAMS["same"]
 DIFFERENT: dict[str, str] = PROGRAMS["different"]
+UNDECIDED: dict[str, str] = PROGRAMS["undecided"]
 
 
 def _with(old: str, new: str) -> str:
@@ -47,6 +57,13 @@ def _with(old: str, new: str) -> str:
 def test_proven(name: str) -> None:
     proof = _prove(BASE, SAME[name])
     assert _proven(proof), [(s.difference, s.base_text, s.head_text) for s in proof.differences]
+
+
+@pytest.mark.parametrize("name", UNDECIDED)
+def test_what_may_raise_is_neither(name: str) -> None:
+    proof = _prove(BASE, UNDECIDED[name])
+    assert proof.differences
+    assert all(s.difference.raises and s.difference.undecided for s in proof.differences), proof.differences
 
 
 @pytest.mark.parametrize("name", DIFFERENT)
@@ -92,7 +109,7 @@ def test_every_way_of_being_off_of_a_key_in_a_container(read: str, proven: bool)
 def test_every_way_of_being_off_of_an_environment_variable(read: str, proven: bool) -> None:
     base = "import os\nimport envs\n\ndef forward(x):\n    return stock(x)\n"
     head = base.replace("    return stock", f"    if {read}:\n        return run(x)\n    return stock")
-    assert _proven(_prove(base, head, ENV)) is proven
+    assert _proven(_prove(base, head, ENV, envs=ENVS)) is proven
 
 
 def test_a_function_argument_that_is_off_by_default() -> None:
@@ -105,7 +122,7 @@ def test_a_function_argument_that_is_off_by_default() -> None:
 def test_the_smallest_difference_is_shown_side_by_side() -> None:
     head = _with("return y * scale", "return y * (scale + 1)")
     (shown,) = _prove(BASE, head).differences
-    assert shown.difference.line == 8
+    assert shown.difference.line == 9
     assert shown.base_text.strip() == "return y * scale"
     assert shown.head_text.strip() == "return y * (scale + 1)"
     assert shown.difference.inside == "Layer.forward"
@@ -137,7 +154,8 @@ def test_facts_of_a_class_whose_attribute_others_use_too() -> None:
 
 
 def test_a_function_in_another_file_is_followed() -> None:
-    options = "def options(config):\n    if config.fused is None:\n        return None\n    return 1\n"
+    options = "from settings import Config\n"
+    options += "def options(config: Config):\n    if config.fused is None:\n        return None\n    return 1\n"
     head = "from options import options\n" + SAME["config function"].split("\ndef options")[0]
     assert _proven(_prove(BASE, head, options=options))
     assert not _proven(_prove(BASE, head, options=options.replace("return None", "return 2")))
@@ -187,10 +205,10 @@ def test_the_off_value_is_not_taken_from_a_name_that_only_looks_alike() -> None:
 
 
 def test_an_import_in_the_guarded_branch_makes_the_name_local() -> None:
-    base = "import torch\n\n\ndef forward(x, config):\n    return torch.relu(x)\n"
+    base = "import torch\nfrom settings import Config\n\n\ndef forward(x, config: Config):\n    return torch.relu(x)\n"
     head = base.replace("    return", "    if config.fused:\n        import torch\n        return fast(x)\n    return")
     (shown,) = _prove(base, head).differences
-    assert shown.difference.line == 6
+    assert shown.difference.line == 7
     assert "`torch` is bound only where the switch is on" in shown.difference.reason
 
 

@@ -55,6 +55,8 @@ class Difference:
     """`path:line` of the code that finds it by name: only a person can tell whether it does."""
     undecided: bool = False
     """Rests on facts that the source text does not hold: unproven, not refuted."""
+    raises: bool = False
+    """Of these: nothing shows that evaluating it raises no error."""
 
     @property
     def line(self) -> int:

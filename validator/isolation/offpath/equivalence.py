@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from validator.isolation.offpath.causes import Cause, causes
@@ -12,8 +12,10 @@ from validator.isolation.offpath.compare import Difference, Residue, compare
 from validator.isolation.offpath.constants import value_of
 from validator.isolation.offpath.facts import fact_scopes, solve
 from validator.isolation.offpath.harmless import Harmless
+from validator.isolation.offpath.kinds import Kinds
 from validator.isolation.offpath.normalise import normalise
 from validator.isolation.offpath.prune import prune
+from validator.isolation.offpath.raising import Raising, may_raise
 from validator.isolation.offpath.switch import Off, OffForm, SwitchSpec
 from validator.isolation.offpath.unbound import newly_unbound
 from validator.isolation.offpath.world import World
@@ -66,6 +68,7 @@ def prove(base: Sources, head: Sources, switch: SwitchSpec, files: Sequence[tupl
     ]
     found: dict[str, list[tuple[OffForm, Sequence[Residue | Difference], World]]] = {h: [] for _, h in files}
     problems: dict[str, str] = {}
+    assumed: dict[str, dict[str, None]] = {h: {} for _, h in files}
     fresh = frozenset(n for b, h in readable for n in head.words(h).bound - base.words(b).bound)
     pruned = {h: prune(base.parse(b), head.parse(h)) for b, h in readable}
     before = {b: pruned[h][0] for b, h in readable}
@@ -81,12 +84,16 @@ def prove(base: Sources, head: Sources, switch: SwitchSpec, files: Sequence[tupl
         read = _attributes_read(head_world, [h for _, h in readable])
         for old, new in readable:
             try:
-                items = _items(base_world, head_world, old, new, read)
+                kinds = Kinds(head_world)
+                items = _items(base_world, head_world, old, new, read, Raising(kinds))
             except RecursionError:
                 problems[new] = "is nested too deeply to be evaluated"
                 continue
             found[new].append((form, items, head_world))
-    proofs = tuple(_file_proof(base, head, old, new, found[new], problems.get(new, ""), forms) for old, new in files)
+            assumed[new] |= dict.fromkeys(sorted(kinds.assumed))
+    proofs = tuple(
+        _file_proof(base, head, old, new, found[new], problems.get(new, ""), forms, assumed[new]) for old, new in files
+    )
     if not any(not s.difference.undecided for p in proofs for s in p.differences):
         return proofs
     worlds = {id(w): w for results in found.values() for _, _, w in results}
@@ -100,11 +107,24 @@ def _attributes_read(world: World, paths: Iterable[str]) -> frozenset[str]:
     return frozenset(n.attr for n in nodes if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Load))
 
 
-def _items(base: World, head: World, old: str, new: str, read: frozenset[str]) -> list[Residue | Difference]:
-    left = normalise(base.residual(old), base.purity)
-    right = normalise(head.residual(new), head.purity)
+def _items(
+    base: World, head: World, old: str, new: str, read: frozenset[str], raises: Raising
+) -> list[Residue | Difference]:
+    left = normalise(base, old, base.residual(old))
+    right = normalise(head, new, head.residual(new))
     unbound = newly_unbound(base.sources.parse(old), head.sources.parse(new), head.names_read)
-    return [*compare(left, right, Harmless(old, new, base, head, read)), *unbound]
+    raising = _may_raise(base, head, old, new, raises)
+    return [*compare(left, right, Harmless(old, new, base, head, read, raises)), *unbound, *raising]
+
+
+def _may_raise(base: World, head: World, old: str, new: str, raises: Raising) -> Iterator[Difference]:
+    """What is evaluated at the head alone, has no effect, and may be an error."""
+    notes = [note for note in head.notes if note.file == new]
+    for note, part in raises.problems(notes, [note for note in base.notes if note.file == old]):
+        what = may_raise(part, note.place.path, new)
+        line = part.lineno if note.place.path == new else 1
+        end = part.end_lineno or line if note.place.path == new else 0
+        yield Difference(0, 0, line, end, note.place.qualified, what, undecided=True, raises=True)
 
 
 def _file_proof(
@@ -115,6 +135,7 @@ def _file_proof(
     found: Sequence[tuple[OffForm, Sequence[Residue | Difference], World]],
     problem: str,
     forms: Sequence[OffForm],
+    assumed: Iterable[str],
 ) -> FileProof:
     ways = tuple(f.way for f in forms)
     for sources, path, side in ((base, old, "base"), (head, new, "head")):
@@ -125,7 +146,7 @@ def _file_proof(
         return FileProof(new, ways, problem=problem or "was not evaluated")
     differences: dict[Difference, list[Off]] = {}
     residue: dict[Residue, None] = {}
-    facts: dict[Fact, None] = {}
+    facts: dict[Fact, None] = dict.fromkeys(Fact(text, "nothing checks it when the code runs") for text in assumed)
     for form, items, world in found:
         for item in items:
             if isinstance(item, Residue):

@@ -7,12 +7,14 @@ import builtins
 import re
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 
 from validator.isolation.effects import INERT_DECORATORS, import_effects
 from validator.isolation.offpath.compare import Context, Difference, Kind, Residue
 from validator.isolation.offpath.constants import is_constant, name_of, value_of
 from validator.isolation.offpath.losses import MARK
-from validator.isolation.offpath.world import World
+from validator.isolation.offpath.raising import Raising, may_raise
+from validator.isolation.offpath.world import World, place_at
 
 __all__ = ["Harmless"]
 
@@ -39,7 +41,7 @@ _CLOSED = frozenset({"Enum", "StrEnum", "IntEnum", "Flag", "IntFlag"})
 class Harmless:
     """Judges statements that only the head has."""
 
-    def __init__(self, old: str, path: str, base: World, head: World, read: frozenset[str]) -> None:
+    def __init__(self, old: str, path: str, base: World, head: World, read: frozenset[str], raises: Raising) -> None:
         self.old = old
         self.path = path
         self.base = base
@@ -48,6 +50,7 @@ class Harmless:
         """Names that the base module uses anywhere."""
         self.read = read
         """Attributes that what is left of the head's changed files reads."""
+        self.raises = raises
 
     def __call__(self, node: ast.stmt, at: Context) -> Sequence[Residue | Difference]:
         """Residue (harmless), a difference with its reason, or nothing: a difference that speaks for itself."""
@@ -56,8 +59,8 @@ class Harmless:
                 return self._import(node, at)
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef() if at.kind in ("module", "class"):
                 return self._definition(node, at)
-            case ast.Assign(targets=[ast.Attribute(attr=name)], value=value) if at.kind == "function":
-                return self._attribute_store(node, name, value, at)
+            case ast.Assign(targets=[ast.Attribute() as target]) if at.kind == "function":
+                return self._attribute_store(node, target, at)
             case ast.Assign(targets=[ast.Name(id=name)], value=value) if at.kind != "function":
                 return self._name(node, name, value, at)
             case ast.AnnAssign(target=ast.Name(id=name), value=value) if at.kind != "function":
@@ -72,6 +75,10 @@ class Harmless:
         self, node: ast.stmt, at: Context, reason: str, lookup: str = "", *, undecided: bool = False
     ) -> Difference:
         return Difference(0, 0, node.lineno, node.end_lineno or node.lineno, at.inside, reason, lookup, undecided)
+
+    def _may_raise(self, node: ast.stmt, at: Context, part: ast.expr) -> Difference:
+        what = may_raise(part, self.path, self.path)
+        return replace(self._difference(node, at, what, undecided=True), raises=True)
 
     # Imports ---------------------------------------------------------------------------------------------------
 
@@ -144,6 +151,10 @@ class Harmless:
             defaults = [d for d in [*node.args.defaults, *node.args.kw_defaults] if d]
             if not all(map(self.head.purity, defaults)):
                 return [self._difference(node, at, "a default argument calls something when the module is imported")]
+            place = place_at(self.head, self.path, node.lineno, inside=False)
+            part = next((p for d in defaults if (p := self.raises.part(d, place)) is not None), None)
+            if part is not None:
+                return [self._may_raise(node, at, part)]
         if at.kind == "class":
             found = self._discovered(node, node.name, at)
             if found:
@@ -214,15 +225,17 @@ class Harmless:
 
     # Stores and names ------------------------------------------------------------------------------------------
 
-    def _attribute_store(
-        self, node: ast.Assign, name: str, value: ast.expr, at: Context
-    ) -> Sequence[Residue | Difference]:
+    def _attribute_store(self, node: ast.Assign, target: ast.Attribute, at: Context) -> Sequence[Residue | Difference]:
+        name, value = target.attr, node.value
         fact = name in self.head.facts.attributes or any(key[2] == name for key in self.head.facts.of_class)
         if not self.head.purity(value) or not (fact or not self.base.sources.mentions(name)):
             return ()
         if not fact and name in self.read:
             shown = f"`.{name}` is set to `{ast.unparse(value)}`, so what reads it is not decided by the switch"
             return [self._difference(node, at, shown)]
+        part = self.raises.store(node, target, place_at(self.head, self.path, node.lineno))
+        if part is not None:
+            return [self._may_raise(node, at, part)]
         return [
             Residue(
                 Kind.ATTRIBUTE_STORE,
@@ -237,6 +250,9 @@ class Harmless:
                 return ()
             if value is not None and not self.head.purity(value):
                 return [self._difference(node, at, f"the value of `{name}` runs code when the module is imported")]
+            part = value and self.raises.part(value, place_at(self.head, self.path, node.lineno))
+            if part:
+                return [self._may_raise(node, at, part)]
             return [Residue(Kind.NEW_NAME, f"new name `{name}`", node.lineno)]
         if at.owner and any(name_of(b).split(".")[-1] in _CLOSED for b in at.owner.bases):
             return [
@@ -256,6 +272,9 @@ class Harmless:
         found = self._discovered(node, name, at)
         if found:
             return found
+        part = self.raises.part(value, place_at(self.head, self.path, node.lineno))
+        if part is not None:
+            return [self._may_raise(node, at, part)]
         kind = Kind.NEW_FIELD if isinstance(node, ast.AnnAssign) else Kind.ATTRIBUTE_STORE
         return [Residue(kind, f"new class attribute `{name}` = {ast.unparse(value)}", node.lineno)]
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Protocol
 
 from validator.isolation.offpath.constants import name_of, negate
 from validator.isolation.offpath.nodes import clone, is_stub, with_fields
@@ -16,34 +17,59 @@ __all__ = ["normalise"]
 _LEAVE = ast.Return | ast.Raise | ast.Break | ast.Continue
 
 
-def normalise(body: list[ast.stmt], pure: Purity) -> list[ast.stmt]:
+_Note = Callable[[ast.expr], None]
+"""Told of every expression that is evaluated and left out."""
+
+
+class Rules(Protocol):
+    """What normalising asks about one tree."""
+
+    @property
+    def purity(self) -> Purity:
+        """Whether leaving out an expression leaves out an effect."""
+
+    def note_in(self, node: ast.expr, path: str, function: FunctionNode, class_name: str) -> None:
+        """Told of every expression that is evaluated in the function and left out."""
+
+
+def normalise(rules: Rules, path: str, body: list[ast.stmt]) -> list[ast.stmt]:
     """The statements of a module in canonical shape."""
-    return [_definition(s, pure) for s in _shape(body)]
+    return _Normaliser(rules, path).definitions(_shape(body), "")
 
 
-def _definition(node: ast.stmt, pure: Purity) -> ast.stmt:
-    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-        return node if is_stub(node) else _function(node, pure)
-    if isinstance(node, ast.ClassDef):
-        return with_fields(node, body=[_definition(s, pure) for s in _shape(node.body)])
-    if isinstance(node, ast.If | ast.Try | ast.With):
-        return with_fields(node, **{f: [_definition(s, pure) for s in getattr(node, f)] for f in _block_fields(node)})
-    return node
+class _Normaliser:
+    def __init__(self, rules: Rules, path: str) -> None:
+        self.rules = rules
+        self.path = path
+
+    def definitions(self, body: list[ast.stmt], owner: str) -> list[ast.stmt]:
+        return [self.definition(s, owner) for s in body]
+
+    def definition(self, node: ast.stmt, owner: str) -> ast.stmt:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            if is_stub(node):
+                return node
+            return _function(node, self.rules.purity, lambda e: self.rules.note_in(e, self.path, node, owner), self)
+        if isinstance(node, ast.ClassDef):
+            return with_fields(node, body=self.definitions(_shape(node.body), node.name))
+        if isinstance(node, ast.If | ast.Try | ast.With):
+            return with_fields(node, **{f: self.definitions(getattr(node, f), owner) for f in _block_fields(node)})
+        return node
 
 
-def _function(node: FunctionNode, pure: Purity) -> FunctionNode:
+def _function(node: FunctionNode, pure: Purity, note: _Note, inside: _Normaliser) -> FunctionNode:
     scope = Scope.of(node.body, node.args)
     body = node.body
     if not scope.dynamic:
         for _ in range(20):
             before = sum(1 for s in body for _ in ast.walk(s))
-            body = _drop_dead(_follow_aliases(body, scope, pure), scope, pure)
+            body = _drop_dead(_follow_aliases(body, scope, pure, note), scope, pure, note)
             if sum(1 for s in body for _ in ast.walk(s)) == before:
                 break
     body = _shape(body)
     while body and isinstance(body[-1], ast.Return) and _none(body[-1].value):
         body = body[:-1]
-    return with_fields(node, body=[_definition(s, pure) for s in body])
+    return with_fields(node, body=inside.definitions(body, ""))
 
 
 def _none(node: ast.expr | None) -> bool:
@@ -123,7 +149,7 @@ def _loads(body: list[ast.stmt]) -> Counter[str]:
     )
 
 
-def _drop_dead(body: list[ast.stmt], scope: Scope, pure: Purity) -> list[ast.stmt]:
+def _drop_dead(body: list[ast.stmt], scope: Scope, pure: Purity, note: _Note) -> list[ast.stmt]:
     """Without stores to local names that nothing reads and whose value has no effect."""
     loads = _loads(body)
 
@@ -134,26 +160,27 @@ def _drop_dead(body: list[ast.stmt], scope: Scope, pure: Purity) -> list[ast.stm
             and pure(node.value)
         )
 
-    return _filter(body, dead)
+    return _filter(body, dead, note)
 
 
-def _filter(body: list[ast.stmt], dead: object) -> list[ast.stmt]:
-    assert callable(dead)
+def _filter(body: list[ast.stmt], dead: Callable[[ast.stmt], bool], note: _Note) -> list[ast.stmt]:
     out: list[ast.stmt] = []
     for node in body:
         if dead(node):
+            if isinstance(node, ast.Assign):
+                note(node.value)
             continue
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             out.append(node)
             continue
-        fields: dict[str, object] = {f: _filter(getattr(node, f), dead) for f in _block_fields(node)}
+        fields: dict[str, object] = {f: _filter(getattr(node, f), dead, note) for f in _block_fields(node)}
         if isinstance(node, ast.Try):
-            fields["handlers"] = [with_fields(h, body=_filter(h.body, dead)) for h in node.handlers]
+            fields["handlers"] = [with_fields(h, body=_filter(h.body, dead, note)) for h in node.handlers]
         out.append(with_fields(node, **fields) if fields else node)
     return out
 
 
-def _follow_aliases(body: list[ast.stmt], scope: Scope, pure: Purity) -> list[ast.stmt]:
+def _follow_aliases(body: list[ast.stmt], scope: Scope, pure: Purity, note: _Note) -> list[ast.stmt]:
     """`step = kda.step; step(x)` → `kda.step(x)`, where nothing can have changed `kda.step` in between."""
     out = list(body)
     for i, node in enumerate(out):
@@ -170,6 +197,7 @@ def _follow_aliases(body: list[ast.stmt], scope: Scope, pure: Purity) -> list[as
         if not _loads(rest)[name] or _in_nested(rest, name):
             continue
         if "." not in path or _used_before_effects(rest, name):
+            note(value)
             return [*out[:i], *(_Substitute(name, value).visit(clone(s)) for s in rest)]
     return out
 

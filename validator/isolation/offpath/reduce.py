@@ -21,7 +21,7 @@ from validator.isolation.offpath.constants import (
     truth,
     value_of,
 )
-from validator.isolation.offpath.scopes import Scope, bound_names, parameters, walk_scope
+from validator.isolation.offpath.scopes import FunctionNode, Scope, bound_names, parameters, walk_scope
 
 if TYPE_CHECKING:
     from validator.isolation.offpath.world import World
@@ -46,6 +46,25 @@ class Place:
         """Local name → the import that alone binds it."""
         self.read_only: frozenset[str] = frozenset()
         """Local names whose every use is a read of a key or a membership test: an empty display stays empty."""
+        self.function: FunctionNode | None = None
+        """The function that the place is in, as written."""
+        self.outer: Place | None = None
+        """Where a nested function was made."""
+        self.hidden: frozenset[str] = frozenset()
+        """Names of a comprehension or lambda around the expression at hand."""
+        self.under: tuple[str, ...] = ()
+        """Undecided conditions around the statement at hand, as text."""
+
+    @property
+    def qualified(self) -> str:
+        """`Class.method` or `function`."""
+        name = self.function.name if self.function else ""
+        return ".".join(filter(None, (self.class_name, name)))
+
+    @property
+    def parameters(self) -> frozenset[str]:
+        """Names that are bound when the function starts."""
+        return frozenset(parameters(self.function.args)) if self.function else frozenset()
 
     def enter(self, body: list[ast.stmt]) -> None:
         """Look at the function's own statements for imports and for names that are only read from."""
@@ -136,12 +155,14 @@ class Reducer:
         self.place.env = {k: v for k, v in once.items() if k not in set(names)}
         hidden = Scope(scope.bindings + type(scope.bindings)(names), scope.shared, scope.dynamic)
         module_level, self.place.module_level, self.place.scope = self.place.module_level, False, hidden
+        outside, self.place.hidden = self.place.hidden, self.place.hidden | set(names)
         if module_level:
             self.place.scope = Scope(type(scope.bindings)(names), scope.shared, scope.dynamic)
         try:
             return self.children(node)
         finally:
             self.place.env, self.place.scope, self.place.module_level = saved, scope, module_level
+            self.place.hidden = outside
 
     def _bool(self, node: ast.BoolOp, test: bool) -> ast.expr:
         decides = isinstance(node.op, ast.Or)
@@ -153,12 +174,14 @@ class Reducer:
                 kept += value.values
                 continue
             known = truth(value) if self.pure(value) else None
-            if known is (not decides) and not last:
-                continue
-            if known is (not decides) and last and test and kept:
+            if known is (not decides) and (not last or (test and kept)):
+                self.world.note(value, self.place)
                 continue
             if known is decides:
                 if test and all(map(self.pure, kept)):
+                    for dropped in kept:
+                        self.world.note(dropped, self.place, tested=True)
+                    self.world.note(value, self.place)
                     return constant(decides, node)
                 kept.append(value)
                 break
@@ -171,6 +194,7 @@ class Reducer:
         condition = self.test(node.test)
         known = truth(condition) if self.pure(condition) else None
         if known is not None:
+            self.world.note(condition, self.place)
             return self.expr(node.body if known else node.orelse, test=test)
         return ast.copy_location(
             ast.IfExp(test=condition, body=self.expr(node.body, test=test), orelse=self.expr(node.orelse, test=test)),
@@ -182,6 +206,7 @@ class Reducer:
         found = None if _from_display(node) else self.world.form.read(node)
         if found is not None and not self._broken(node) and all(self.pure(p) for p in _parts(node)):
             self.world.seen_switch = True
+            self.world.note(node, self.place)
             return found
         match node:
             case ast.Name(ctx=ast.Load()):
@@ -192,6 +217,7 @@ class Reducer:
                 value = compare(value_of(node.left), op, _members(right)) if _both(node.left, right) else UNKNOWN
                 if value is UNKNOWN and isinstance(op, ast.In | ast.NotIn) and _empty(right) and self.pure(node.left):
                     value = isinstance(op, ast.NotIn)
+                    self.world.note(node.left, self.place)
                 return node if value is UNKNOWN else constant(value, node)
             case ast.Call():
                 return self._call(node)
@@ -224,7 +250,10 @@ class Reducer:
         if not self.pure(node.value):
             return node
         value = self.world.attribute(node, self.place)
-        return node if value is None else constant(value_of(value), node)
+        if value is None:
+            return node
+        self.world.note(node, self.place)
+        return constant(value_of(value), node)
 
     def _call(self, node: ast.Call) -> ast.expr:
         args = [*node.args, *(k.value for k in node.keywords)]
@@ -240,6 +269,7 @@ class Reducer:
                     read = ast.copy_location(ast.Attribute(value=target, attr=attr, ctx=ast.Load()), node)
                     known = self.world.attribute(read, self.place) if self.pure(target) else None
                     if known is not None:
+                        self.world.note(read, self.place)
                         return constant(True if name == "hasattr" else value_of(known), node)
                 case ast.Call(func=ast.Attribute(attr="get", value=receiver), args=[ast.Constant(), *rest]) if _empty(
                     receiver
@@ -247,10 +277,13 @@ class Reducer:
                     return rest[0] if rest else constant(None, node)
                 case ast.Call(func=ast.Name(id="isinstance"), args=[ast.Constant(value=None), kind]):
                     if _never_none(kind):
+                        self.world.note(node, self.place)
                         return constant(False, node)
         if all(map(self.pure, args)):
             result = self.world.call(node, self.place)
             if result is not None:
+                for part in args:
+                    self.world.note(part, self.place)
                 return result
         return self.world.drop_default_arguments(node, self.place)
 

@@ -32,6 +32,8 @@ def function_body(world: World, place: Place, node: FunctionNode, known: _Env) -
     """What is left of a function's body when these parameters are known, and whether its end can be reached."""
     inner = Place(place.path, Scope.of(node.body, node.args), place.class_name, place.self_name)
     inner.enter(node.body)
+    inner.function = node
+    inner.outer = place if place.function else None
     inner.env = {k: v for k, v in known.items() if inner.may_know(k)}
     return Simplifier(world, inner).block(node.body)
 
@@ -70,7 +72,10 @@ class Simplifier:
                 return [with_fields(node, target=target, value=expr(node.value))], True
             case ast.Expr():
                 value = expr(node.value)
-                return ([] if self.world.purity(value) else [with_fields(node, value=value)]), True
+                if not self.world.purity(value):
+                    return [with_fields(node, value=value)], True
+                self.world.note(value, self.place)
+                return [], True
             case ast.Return():
                 return [with_fields(node, value=expr(node.value) if node.value else None)], False
             case ast.Raise():
@@ -84,6 +89,7 @@ class Simplifier:
             case ast.Assert():
                 condition = self.reduce.test(node.test)
                 if truth(condition) and self.world.purity(condition):
+                    self.world.note(condition, self.place)
                     return [], True
                 return [with_fields(node, test=condition, msg=node.msg and expr(node.msg))], True
             case ast.For() | ast.AsyncFor() | ast.While():
@@ -169,19 +175,26 @@ class Simplifier:
         test = self.reduce.test(node.test)
         known = truth(test) if self.world.purity(test) else None
         if known is not None:
+            self.world.note(test, self.place)
             taken, falls = self.block(node.body if known else node.orelse)
             return mark_origin([with_fields(s) for s in taken], node.lineno), falls
         before = dict(self.place.env)
+        under, text = self.place.under, ast.unparse(test)
+        self.place.under = (*under, text)
         body, body_falls = self.block(node.body)
         after_body, self.place.env = self.place.env, before
+        self.place.under = (*under, f"not {text}")
         orelse, else_falls = self.block(node.orelse)
+        self.place.under = under
         if not else_falls:
             self.place.env = after_body
         elif body_falls:
             self.place.env = _common(after_body, self.place.env)
         if not body and not orelse:
-            left: list[ast.stmt] = [] if self.world.purity(test) else [ast.copy_location(ast.Expr(value=test), node)]
-            return left, True
+            if not self.world.purity(test):
+                return [ast.copy_location(ast.Expr(value=test), node)], True
+            self.world.note(test, self.place, tested=True)
+            return [], True
         return [with_fields(node, test=test, body=body, orelse=orelse)], body_falls or else_falls
 
     def _loop(self, node: ast.For | ast.AsyncFor | ast.While) -> tuple[list[ast.stmt], bool]:
@@ -191,6 +204,7 @@ class Simplifier:
         if isinstance(node, ast.While):
             test = self.reduce.test(node.test)
             if truth(test) is False and self.world.purity(test):
+                self.world.note(test, self.place)
                 return self.block(node.orelse)
             body, _ = self.block(node.body)
             fields: dict[str, object] = {"test": test}
@@ -284,6 +298,7 @@ class Simplifier:
             inside.self_name = positional[0].arg if positional and not static else ""
         elif self.place.self_name in parameters(node.args):
             inside = Place(self.place.path, self.place.scope)
+            inside.function, inside.outer = self.place.function, self.place.outer
         body, _ = function_body(self.world, inside, node, known)
         body = [*losses(node.body, body, node.args), *body]
         return with_fields(node, decorator_list=decorators, args=self._arguments(node), body=body or [_pass(node)])

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
+import copy
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from validator.isolation.offpath.constants import constant, is_constant, name_of, value_of
+from validator.isolation.offpath.notes import Note
 from validator.isolation.offpath.purity import Purity
 from validator.isolation.offpath.reduce import Place, Reducer
 from validator.isolation.offpath.scopes import FunctionNode, Scope, bound_names, walk_scope
@@ -15,7 +17,7 @@ from validator.isolation.offpath.simplify import function_body, simplify_module
 from validator.isolation.offpath.switch import OffForm
 from validator.isolation.source import Sources
 
-__all__ = ["Facts", "Function", "World"]
+__all__ = ["Facts", "Function", "World", "place_at"]
 
 _DEPTH = 12
 """Calls inside calls that are followed."""
@@ -72,11 +74,29 @@ class World:
         self.seen_switch = False
         self.names_read: set[tuple[str, str, int]] = set()
         """(path, name, line) of every read of a name that was looked at."""
+        self._evaluating = ""
+        self.notes: list[Note] = []
+        """What was left out although it is evaluated: see `raising`."""
         self._globals: dict[tuple[str, str], ast.expr | None] = {}
         self._bindings: dict[str, dict[str, list[ast.AST]]] = {}
         self._results: dict[tuple[object, ...], ast.expr | str | None] = {}
         self._active: list[tuple[object, ...]] = []
         self._properties: dict[str, bool] = {}
+
+    def note(self, node: ast.expr, place: Place, *, tested: bool = False) -> None:
+        """Remember that this expression is evaluated there and left out."""
+        if isinstance(node, ast.Constant):
+            return
+        self.notes.append(Note(node, copy.copy(place), self._evaluating or place.path, tested, place.under))
+
+    def note_in(self, node: ast.expr, path: str, function: FunctionNode, class_name: str) -> None:
+        """The same for an expression of a function's own scope."""
+        place = Place(path, Scope.of(function.body, function.args), class_name)
+        positional = [*function.args.posonlyargs, *function.args.args]
+        place.self_name = positional[0].arg if class_name and positional else ""
+        place.enter(function.body)
+        place.function = function
+        self.note(node, place)
 
     # Modules ---------------------------------------------------------------------------------------------------
 
@@ -85,7 +105,9 @@ class World:
         if path not in self._residuals:
             module = self.modules.get(path) or self.sources.parse(path).module
             assert module is not None
+            self._evaluating = path
             self._residuals[path] = simplify_module(self, path, module)
+            self._evaluating = ""
         return self._residuals[path]
 
     def bindings(self, path: str) -> dict[str, list[ast.AST]]:
@@ -310,10 +332,14 @@ class World:
         if not all(_name(d) in _TRANSPARENT for d in node.decorator_list):
             return None
         self._active.append(key)
+        notes, self.notes = self.notes, []
         try:
             self._results[key] = self._evaluate(function, known)
         finally:
             self._active.pop()
+            notes, self.notes = self.notes, notes
+        if self._results[key] is not None:
+            self.notes += notes
         return self._results[key]
 
     def _evaluate(self, function: Function, known: dict[str, ast.expr]) -> ast.expr | str | None:
@@ -324,8 +350,10 @@ class World:
         method = bool(function.class_name) and not _decorated(node, "staticmethod")
         place = Place(function.path, Scope(), function.class_name, positional[0].arg if method and positional else "")
         body, falls = function_body(self, place, node, known)
+        inner = Place(place.path, Scope.of(node.body, node.args), place.class_name, place.self_name)
+        inner.function = node
         outcomes = self._outcomes(
-            body, {a.arg for a in (*positional, *node.args.kwonlyargs)} - set(bound_names(node.body))
+            inner, body, {a.arg for a in (*positional, *node.args.kwonlyargs)} - set(bound_names(node.body))
         )
         if outcomes is None:
             return None
@@ -335,7 +363,7 @@ class World:
             return None
         return first.id if isinstance(first, ast.Name) else first
 
-    def _outcomes(self, body: list[ast.stmt], returnable: set[str]) -> list[ast.expr] | None:
+    def _outcomes(self, place: Place, body: list[ast.stmt], returnable: set[str]) -> list[ast.expr] | None:
         """Everything that statements may return: constants and unchanged parameters. None: they do more than that."""
         found: list[ast.expr] = []
         for node in body:
@@ -347,12 +375,13 @@ class World:
                 case ast.Return(value=ast.Name(id=name) as value) if name in returnable:
                     found.append(value)
                 case ast.If(test=test) if self.purity(test):
-                    inner = [self._outcomes(branch, returnable) for branch in (node.body, node.orelse)]
+                    self.note(test, place, tested=True)
+                    inner = [self._outcomes(place, branch, returnable) for branch in (node.body, node.orelse)]
                     if inner[0] is None or inner[1] is None:
                         return None
                     found += [*inner[0], *inner[1]]
                 case ast.Assign() if self._private_store(node):
-                    pass
+                    self.note(node.value, place)
                 case ast.Pass():
                     pass
                 case _:
@@ -397,6 +426,37 @@ class World:
         if len(keywords) == len(node.keywords):
             return node
         return ast.copy_location(ast.Call(func=node.func, args=node.args, keywords=keywords), node)
+
+
+def place_at(world: World, path: str, line: int, *, inside: bool = True) -> Place:
+    """The place of a statement at this line of a file; with `inside` false, of the definition that starts there."""
+    place = Place(path, Scope())
+    place.module_level = True
+    body: list[ast.stmt] = module.body if (module := world.sources.parse(path).module) else []
+    while True:
+        node = next((n for s in body for n in ast.walk(s) if isinstance(n, _DEFINITIONS) and _holds(n, line)), None)
+        if node is None or (not inside and node.lineno == line):
+            return place
+        if isinstance(node, ast.ClassDef):
+            place = Place(path, Scope.of(node.body), node.name)
+            place.module_level = True
+        else:
+            positional = [*node.args.posonlyargs, *node.args.args]
+            method = place.class_name if place.module_level else ""
+            outer = place if place.function else None
+            place = Place(
+                path, Scope.of(node.body, node.args), method, positional[0].arg if method and positional else ""
+            )
+            place.enter(node.body)
+            place.function, place.outer = node, outer
+        body = node.body
+
+
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+
+
+def _holds(node: ast.stmt, line: int) -> bool:
+    return node.lineno <= line <= (node.end_lineno or node.lineno)
 
 
 _BLOCKS = (

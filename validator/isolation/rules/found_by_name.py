@@ -29,7 +29,7 @@ def check(context: StageContext) -> Iterator[Finding]:
     for proof in analysis.proofs:
         for shown in proof.differences:
             place = shown.difference
-            if not place.undecided:
+            if not place.undecided or place.raises:
                 continue
             path, _, line = place.lookup.rpartition(":")
             seen = f" ({place.lookup}: `{_text(analysis.base.parse(path).lines, int(line))}`)" if path else ""

@@ -12,6 +12,7 @@ from validator.isolation.rules import (
     import_cycle,
     import_side_effect,
     leak,
+    may_raise,
     monkeypatch,
     not_evaluated,
     private_name,
@@ -41,7 +42,7 @@ __all__ = [
     "TESTS",
 ]
 
-OFF_PATH: tuple[Check, ...] = (default_path_changed, not_evaluated, residue)
+OFF_PATH: tuple[Check, ...] = (default_path_changed, may_raise, not_evaluated, residue)
 DISCOVERY: Check = found_by_name
 RADIUS: tuple[Check, ...] = (leak, import_cycle)
 ENTRIES: tuple[Check, ...] = (undeclared_entry, entry)

@@ -1,0 +1,386 @@
+"""What an expression is, as far as annotations and constructors in the source text say: class, instance, module."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from validator.isolation.offpath.constants import name_of
+from validator.isolation.offpath.passed import assigned_by, passed
+from validator.isolation.offpath.reduce import Place
+from validator.isolation.offpath.scopes import Scope, bound_names
+
+if TYPE_CHECKING:
+    from validator.isolation.offpath.world import World
+
+__all__ = ["Builtin", "Class", "External", "Kind", "Kinds", "Module"]
+
+_FIELDS = frozenset({"dataclass", "dataclasses", "pydantic_dataclass", "define", "frozen", "attrs", "config"})
+_FIELD_BASES = frozenset({"BaseModel", "NamedTuple", "BaseSettings", "Struct"})
+_CLOSED_BASES = _FIELD_BASES | {"Enum", "StrEnum", "IntEnum", "Flag", "tuple", "str", "int"}
+_BINDERS = (ast.Assign, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+_DEPTH = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Class:
+    """A class of the tree, or an object of it."""
+
+    path: str
+    node: ast.ClassDef
+    instance: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """A module of the tree."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class External:
+    """A module that is not in the tree, or something in one."""
+
+    dotted: str
+
+
+@dataclass(frozen=True, slots=True)
+class Builtin:
+    """An object of a builtin type."""
+
+    type: type
+
+
+Kind = Class | Module | External | Builtin
+
+
+class Kinds:
+    """Looks up kinds in one tree. What is not sure is None."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.assumed: set[str] = set()
+        """Sentences: annotations that were taken at their word."""
+
+    # What an expression is -------------------------------------------------------------------------------------
+
+    def of(self, node: ast.expr, place: Place, depth: int = 0) -> Kind | None:
+        """What the expression gives."""
+        if depth > _DEPTH:
+            return None
+        match node:
+            case ast.Constant(value=value):
+                return None if value is None else Builtin(type(value))
+            case ast.Dict() | ast.List() | ast.Set() | ast.Tuple() | ast.JoinedStr():
+                return Builtin({ast.Dict: dict, ast.List: list, ast.Set: set, ast.Tuple: tuple}.get(type(node), str))
+            case ast.Name(id=name):
+                return self._name(name, node.lineno, place, depth)
+            case ast.Attribute(value=value, attr=attr):
+                owner = self.of(value, place, depth + 1)
+                return self._member(owner, attr, depth + 1) if owner else None
+            case ast.Call(func=function):
+                called = self.of(function, place, depth + 1)
+                if isinstance(called, Class) and not called.instance:
+                    return Class(called.path, called.node)
+                known = self.world.function(function, place)
+                if known and known.node.returns and isinstance(known.node, ast.FunctionDef):
+                    return self.annotated(known.node.returns, known.path, f"what `{known.qualified}` gives", depth + 1)
+        return None
+
+    def held(self, node: ast.expr, place: Place) -> str:
+        """`config.x` of a local name that only ever holds that; empty when it may hold something else."""
+        if not isinstance(node, ast.Name) or place.function is None or place.scope.bindings[node.id] != 1:
+            return ""
+        for part in ast.walk(place.function):
+            match part:
+                case ast.Assign(targets=[ast.Name(id=name)], value=value) if name == node.id:
+                    return ast.unparse(value) if name_of(value) or isinstance(value, ast.Attribute) else ""
+        return ""
+
+    def _name(self, name: str, line: int, place: Place, depth: int) -> Kind | None:
+        if name in place.hidden:
+            return None
+        if place.self_name and name == place.self_name and place.scope.bindings[name] <= 1:
+            return self._class(place.path, place.class_name)
+        if place.function is not None and not place.module_level and name in place.scope.bindings:
+            return self._local(name, line, place, depth)
+        if place.outer is not None and name in place.outer.scope.bindings:
+            return self._name(name, place.function.lineno if place.function else line, place.outer, depth)
+        return self.bound(place.path, name, depth)
+
+    def _local(self, name: str, line: int, place: Place, depth: int) -> Kind | None:
+        function = place.function
+        if function is None or place.scope.bindings[name] != 1:
+            return None
+        if name in place.imports:
+            return self._imported(place.path, place.imports[name], name, depth)
+        arguments = function.args
+        for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
+            if argument.arg == name:
+                what = f"`{name}` of `{place.qualified}`"
+                return self.annotated(argument.annotation, place.path, what, depth + 1)
+        for node in ast.walk(function):
+            match node:
+                case ast.Assign(targets=[ast.Name(id=target)], value=value) if target == name:
+                    return self.of(value, place, depth + 1)
+                case ast.NamedExpr(target=ast.Name(id=target), value=value) if target == name:
+                    return self.of(value, place, depth + 1)
+                case ast.AnnAssign(target=ast.Name(id=target), value=ast.expr() as value) if target == name:
+                    return self.of(value, place, depth + 1)
+        return None
+
+    def bound(self, path: str, name: str, depth: int = 0) -> Kind | None:
+        """What a module binds the name to, when it does so once."""
+        nodes = self.world.bindings(path).get(name, [])
+        if len(nodes) != 1 or depth > _DEPTH:
+            return None
+        match nodes[0]:
+            case ast.ClassDef() as node:
+                return Class(path, node, instance=False)
+            case ast.Import() | ast.ImportFrom() as node:
+                return self._imported(path, node, name, depth)
+            case ast.Assign(targets=[ast.Name()], value=value):
+                place = Place(path, Scope())
+                place.module_level = True
+                return self.of(value, place, depth + 1)
+            case ast.AnnAssign(annotation=annotation):
+                return self.annotated(annotation, path, f"`{name}`", depth + 1)
+        return None
+
+    def _imported(self, path: str, node: ast.Import | ast.ImportFrom, name: str, depth: int) -> Kind | None:
+        sources = self.world.sources
+        if isinstance(node, ast.Import):
+            dotted = next((a.name for a in node.names if a.asname == name), name)
+            found = sources.module_path(dotted)
+            return Module(found) if found else External(dotted)
+        module = sources.resolve(path, node)
+        original = next((a.name for a in node.names if (a.asname or a.name) == name), name)
+        inside = sources.module_path(f"{module}.{original}")
+        if inside:
+            return Module(inside)
+        found = sources.module_path(module)
+        return self.bound(found, original, depth + 1) if found else External(f"{module}.{original}")
+
+    def annotated(self, node: ast.expr | None, path: str, what: str, depth: int) -> Kind | None:
+        """What an annotation promises; remembered as an assumption. An optional one promises nothing."""
+        found = self._promised(node, path, depth)
+        if found is not None and node is not None:
+            self.assumed.add(f"{what} is what its annotation `{ast.unparse(node)}` says")
+        return found
+
+    def _promised(self, node: ast.expr | None, path: str, depth: int) -> Kind | None:
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            try:
+                node = ast.parse(node.value, mode="eval").body
+            except (SyntaxError, ValueError, RecursionError, MemoryError):
+                return None
+        if isinstance(node, ast.Subscript):
+            node = node.value
+        if isinstance(node, ast.Name) and isinstance(kind := getattr(builtins, node.id, None), type):
+            return None if self.world.binds(path, node.id) else Builtin(kind)
+        if not isinstance(node, ast.Name | ast.Attribute):
+            return None
+        place = Place(path, Scope())
+        place.module_level = True
+        found = self.of(node, place, depth + 1)
+        return Class(found.path, found.node) if isinstance(found, Class) and not found.instance else None
+
+    # Members ---------------------------------------------------------------------------------------------------
+
+    def _class(self, path: str, name: str) -> Class | None:
+        found = self.bound(path, name)
+        return Class(path, found.node) if isinstance(found, Class) else None
+
+    def lineage(self, kind: Class) -> Iterator[Class]:
+        """The class and those of its ancestors that are in the tree."""
+        todo, seen = [kind], set[tuple[str, str]]()
+        while todo:
+            one = todo.pop(0)
+            if (one.path, one.node.name) in seen:
+                continue
+            seen.add((one.path, one.node.name))
+            yield one
+            place = Place(one.path, Scope())
+            place.module_level = True
+            for base in one.node.bases:
+                found = self.of(base, place)
+                if isinstance(found, Class):
+                    todo.append(Class(found.path, found.node, kind.instance))
+
+    def _member(self, owner: Kind, attr: str, depth: int) -> Kind | None:
+        if isinstance(owner, Module):
+            return self.bound(owner.path, attr, depth)
+        if isinstance(owner, External):
+            return External(f"{owner.dotted}.{attr}")
+        if not isinstance(owner, Class):
+            return None
+        for one in self.lineage(owner):
+            for item in one.node.body:
+                if isinstance(item, ast.AnnAssign) and getattr(item.target, "id", "") == attr:
+                    annotation = self._present(item.annotation) if self._is_container(attr) else item.annotation
+                    return self.annotated(annotation, one.path, f"`{one.node.name}.{attr}`", depth + 1)
+            constructor = _method(one.node, "__init__")
+            if constructor is None:
+                continue
+            first = [*constructor.args.posonlyargs, *constructor.args.args][:1]
+            place = Place(one.path, Scope.of(constructor.body, constructor.args), one.node.name)
+            place.self_name = first[0].arg if first else ""
+            place.function = constructor
+            values = [v for t, v in _stores(one.node) if t == attr]
+            if len(values) == 1 and values[0] is not None:
+                return self.of(values[0], place, depth + 1)
+            if values:
+                return None
+        return None
+
+    def _is_container(self, attr: str) -> bool:
+        return attr == self.world.form.switch.container
+
+    def _present(self, node: ast.expr) -> ast.expr:
+        """The annotation without `None`: whether the switch's container is absent is a case of its own."""
+        if isinstance(node, ast.BinOp) and isinstance(node.right, ast.Constant) and node.right.value is None:
+            return node.left
+        if isinstance(node, ast.Subscript) and name_of(node.value).split(".")[-1] == "Optional":
+            return node.slice
+        return node
+
+    def has(self, owner: Kind, attr: str, place: Place, line: int) -> bool:
+        """Whether reading this attribute of such a thing surely works at this place."""
+        if isinstance(owner, Builtin):
+            return hasattr(owner.type, attr)
+        if isinstance(owner, Module):
+            sources, path = self.world.sources, owner.path
+            if self.world.binds(path, attr) or sources.module_path(f"{sources.module_name(path)}.{attr}"):
+                return True
+            return self.world.binds(path, "__getattr__") and re.search(
+                rb"[\"']" + attr.encode() + rb"[\"']", sources.data(path)
+            ) is not None  # fmt: skip
+        if isinstance(owner, External):
+            loaded = sys.modules.get(owner.dotted) if owner.dotted in sys.stdlib_module_names else None
+            return hasattr(loaded, attr) if loaded else self._named_before(place, attr)
+        if hasattr(object, attr):
+            return True
+        family = list(self.lineage(owner))
+        if any(_in_body(one.node, attr) for one in family):
+            return True
+        return owner.instance and self._constructed(owner, family, attr, place, line)
+
+    def accepts(self, owner: Kind | None, attr: str) -> bool:
+        """Whether a new attribute of this name can be stored on such a thing, and storing it runs nothing."""
+        if not isinstance(owner, Class) or not owner.instance:
+            return False
+        return not any(_refuses(one.node, attr) for one in self.lineage(owner))
+
+    def _named_before(self, place: Place, attr: str) -> bool:
+        """Whether the file read this from something outside the tree already, at the base."""
+        pattern = re.compile(rb"\." + re.escape(attr.encode()) + rb"\b")
+        twin = self.world.sources.twin or self.world.sources
+        return place.path in twin and pattern.search(twin.data(place.path)) is not None
+
+    def _constructed(self, owner: Class, family: list[Class], attr: str, place: Place, line: int) -> bool:
+        """Whether every constructor has set it by now."""
+        own = any(one.node.name == place.class_name and one.path == place.path for one in family)
+        if own and place.function is not None and place.self_name:
+            if f"{place.self_name}.{attr}" in passed(place.function, line).attributes:
+                return True
+            if place.function.name in ("__init__", "__new__", "__post_init__", "__init_subclass__"):
+                return False
+            if any(_calls(one.node, place.function.name) for one in family):
+                return False
+        if self._deleted(attr) or not self._subclasses_construct(owner):
+            return False
+        for one in family:
+            constructor = _method(one.node, "__init__")
+            if constructor is None:
+                continue
+            first = [*constructor.args.posonlyargs, *constructor.args.args][:1]
+            if first and f"{first[0].arg}.{attr}" in assigned_by(constructor):
+                return True
+            if not _calls_super(constructor):
+                return False
+        return False
+
+    def _deleted(self, attr: str) -> bool:
+        pattern = re.compile(
+            rb"\bdel\b[^\n]*\." + attr.encode() + rb"\b|delattr\([^\n]*[\"']" + attr.encode() + rb"[\"']"
+        )
+        sources = self.world.sources
+        return any(pattern.search(sources.data(p)) for p in sources.mentions(attr))
+
+    def _subclasses_construct(self, owner: Class) -> bool:
+        """Whether every subclass in the tree that has a constructor calls the one above."""
+        name, sources = owner.node.name, self.world.sources
+        heading = re.compile(rb"\bclass\s+\w+\s*\([^)]*\b" + name.encode() + rb"\b")
+        for path in sources.mentions(name):
+            if not heading.search(sources.data(path)):
+                continue
+            module = sources.parse(path).module
+            for node in ast.walk(module) if module else ():
+                if isinstance(node, ast.ClassDef) and any(name_of(b).split(".")[-1] == name for b in node.bases):
+                    constructor = _method(node, "__init__")
+                    if constructor is not None and not _calls_super(constructor):
+                        return False
+        return True
+
+
+def _method(node: ast.ClassDef, name: str) -> ast.FunctionDef | None:
+    return next((i for i in node.body if isinstance(i, ast.FunctionDef) and i.name == name), None)
+
+
+def _in_body(node: ast.ClassDef, attr: str) -> bool:
+    """Whether the class itself has the attribute: a method, a value, or a field that a constructor always sets."""
+    decorators = {name_of(d.func if isinstance(d, ast.Call) else d).split(".")[-1] for d in node.decorator_list}
+    fields = bool(decorators & _FIELDS) or any(name_of(b).split(".")[-1] in _FIELD_BASES for b in node.bases)
+    for item in node.body:
+        if isinstance(item, ast.AnnAssign):
+            if getattr(item.target, "id", "") == attr and (item.value is not None or fields):
+                return True
+        elif isinstance(item, _BINDERS) and attr in bound_names([item]):
+            return True
+    return False
+
+
+def _refuses(node: ast.ClassDef, attr: str) -> bool:
+    """Whether the class may refuse the store or do something of its own: slots, frozen fields, properties, hooks."""
+    for item in node.body:
+        if any(n in ("__slots__", "__setattr__") for n in bound_names([item])):
+            return True
+        if attr in bound_names([item]) and not isinstance(item, ast.AnnAssign | ast.Assign):
+            return True
+        if isinstance(item, ast.Assign) and attr in bound_names([item]) and not isinstance(item.value, ast.Constant):
+            return True  # may be a descriptor
+    options = [k for d in node.decorator_list if isinstance(d, ast.Call) for k in d.keywords] + node.keywords
+    if any(k.arg in ("frozen", "slots") for k in options) or any(k.arg == "metaclass" for k in node.keywords):
+        return True
+    return any(name_of(b).split(".")[-1] in _CLOSED_BASES for b in node.bases)
+
+
+def _stores(node: ast.ClassDef) -> Iterator[tuple[str, ast.expr | None]]:
+    """(attribute, value) of every store through the first parameter of a method; None: not in the constructor."""
+    for item in node.body:
+        if not isinstance(item, ast.FunctionDef | ast.AsyncFunctionDef) or not item.args.args:
+            continue
+        first = item.args.args[0].arg
+        for part in ast.walk(item):
+            if isinstance(part, ast.Attribute) and isinstance(part.ctx, ast.Store) and name_of(part.value) == first:
+                assigned = next((a for a in ast.walk(item) if isinstance(a, ast.Assign) and part in a.targets), None)
+                yield part.attr, assigned.value if assigned and item.name == "__init__" else None
+
+
+def _calls(node: ast.ClassDef, method: str) -> bool:
+    """Whether the constructor calls this method of its own object."""
+    constructor = _method(node, "__init__")
+    parts = ast.walk(constructor) if constructor else iter(())
+    return any(isinstance(n, ast.Attribute) and n.attr == method for n in parts)
+
+
+def _calls_super(constructor: ast.FunctionDef) -> bool:
+    return any(
+        isinstance(n, ast.Attribute) and n.attr == "__init__" for s in constructor.body for n in ast.walk(s)
+    )  # fmt: skip

@@ -1,0 +1,31 @@
+"""Notes of what partial evaluation leaves out."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from validator.isolation.offpath.reduce import Place
+
+__all__ = ["Note"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Note:
+    """An expression that runs, and that is left out because its value is known or unused."""
+
+    node: ast.expr
+    place: Place
+    file: str
+    """The file whose evaluation led here: the place's own, or one that calls it."""
+    tested: bool = False
+    """Its truth is asked for as well."""
+    under: tuple[str, ...] = ()
+    """Undecided conditions around it, as text."""
+
+    @property
+    def key(self) -> tuple[str, str, bool, tuple[str, ...]]:
+        """The same for the same evaluation of another tree."""
+        return self.place.qualified, ast.unparse(self.node), self.tested, self.under

@@ -1,0 +1,287 @@
+"""Whether an expression that the switch decides could be evaluated at all: leaving it out must not hide an error.
+
+`if self.confg.fused is None:` has the right answer and raises before it has any. So whatever partial evaluation leaves
+out is noted, and each note is settled here: the names are bound, the attributes there, the keys proven. What is not
+shown stays, as a difference that only a person can settle.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from validator.isolation.offpath.constants import is_constant, name_of
+from validator.isolation.offpath.kinds import Builtin, Class, External, Kinds
+from validator.isolation.offpath.notes import Note
+from validator.isolation.offpath.passed import Passed, passed
+from validator.isolation.offpath.reduce import Place
+from validator.isolation.offpath.switch import Off
+
+__all__ = ["Raising", "may_raise"]
+
+_QUIET = frozenset({"isinstance", "hasattr", "callable", "id", "issubclass"})
+"""Builtins that take anything; those that take two arguments ask for a class as the second."""
+_MAKERS = frozenset(
+    {"field", "Field", "getLogger", "init_logger", "TypeVar", "ParamSpec", "NewType", "namedtuple", "frozenset", "Lock",
+     "local", "ContextVar", "OrderedDict", "defaultdict", "deque", "compile", "Path", "getenv"}
+)  # fmt: skip
+_NUMBERS = (ast.Add, ast.Sub, ast.Mult, ast.BitOr, ast.BitAnd, ast.BitXor)
+_LABELS = (str, bytes, bool, type(None))
+
+
+class Raising:
+    """Settles notes of one tree."""
+
+    def __init__(self, kinds: Kinds) -> None:
+        self.kinds = kinds
+        self._passed: dict[tuple[int, int], Passed] = {}
+
+    def problems(self, notes: Iterable[Note], known: Iterable[Note]) -> Iterator[tuple[Note, ast.expr]]:
+        """(note, the part that may raise) of each note that the other tree does not have as well."""
+        spared = Counter(note.key for note in known)
+        for note in notes:
+            if spared[note.key]:
+                spared[note.key] -= 1
+                continue
+            part = self.part(note.node, note.place) or (note.tested and self.truth(note.node, note.place)) or None
+            if part is not None:
+                yield note, part
+
+    def part(self, node: ast.expr, place: Place) -> ast.expr | None:
+        """The first part of the expression that may raise; None: it surely gives a value."""
+        match node:
+            case ast.Constant() | ast.Lambda():
+                return None
+            case ast.Name():
+                return None if self._bound(node, place) else node
+            case ast.Attribute():
+                return self._attribute(node, place)
+            case ast.Subscript():
+                return None if self._passed_by(node, place) else self._subscript(node, place)
+            case ast.Compare(left=left, comparators=rights):
+                inner = self._parts([left, *rights], place)
+                return inner or (None if self._comparison(node, place) else node)
+            case ast.BoolOp(values=values):
+                return self._parts(values, place) or self._truths(values[:-1], place)
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                return self.part(operand, place) or self.truth(operand, place)
+            case ast.UnaryOp(operand=operand):
+                return None if _number(operand) else node
+            case ast.BinOp(left=left, op=op, right=right):
+                return None if _number(left) and _number(right) and isinstance(op, _NUMBERS) else node
+            case ast.IfExp(test=test, body=body, orelse=orelse):
+                return self._parts([test, body, orelse], place) or self.truth(test, place)
+            case ast.Tuple(elts=elements) | ast.List(elts=elements):
+                return self._parts(elements, place)
+            case ast.Set(elts=elements):
+                return None if all(map(is_constant, elements)) else node
+            case ast.Dict(keys=keys, values=values):
+                plain = all(k is not None and is_constant(k) for k in keys)
+                return self._parts(values, place) if plain else node
+            case ast.Call():
+                return self._call(node, place)
+        return node
+
+    def truth(self, node: ast.expr, place: Place) -> ast.expr | None:
+        """The part whose truth may not be asked for (an array of many elements has none)."""
+        match node:
+            case ast.Compare(ops=ops) if all(isinstance(o, ast.Is | ast.IsNot | ast.In | ast.NotIn) for o in ops):
+                return None
+            case ast.Compare(left=left, ops=[_], comparators=[right]):
+                if _label(left) or _label(right):
+                    return None
+                return None if all(isinstance(self.kinds.of(x, place), Builtin) for x in (left, right)) else node
+            case ast.UnaryOp(op=ast.Not()) | ast.Lambda() | ast.Constant():
+                return None
+            case ast.Call(func=ast.Name(id=name)) if name in _QUIET:
+                return None
+            case ast.BoolOp(values=values):
+                return self._truths(values, place)
+        kind = self.kinds.of(node, place)
+        if isinstance(kind, Builtin) or self._is_container(node, place):
+            return None
+        if isinstance(kind, Class) and not any(
+            getattr(item, "name", "") in ("__bool__", "__len__")
+            for one in self.kinds.lineage(kind)
+            for item in one.node.body
+        ):
+            return None
+        return node
+
+    def _truths(self, nodes: Iterable[ast.expr], place: Place) -> ast.expr | None:
+        return next((found for n in nodes if (found := self.truth(n, place)) is not None), None)
+
+    def _parts(self, nodes: Iterable[ast.expr], place: Place) -> ast.expr | None:
+        return next((found for n in nodes if (found := self.part(n, place)) is not None), None)
+
+    def store(self, node: ast.Assign, target: ast.Attribute, place: Place) -> ast.expr | None:
+        """The part of a store to a new attribute that may raise."""
+        inner = self._parts([node.value, target.value], place)
+        if inner is not None:
+            return inner
+        return None if self.kinds.accepts(self.kinds.of(target.value, place), target.attr) else target
+
+    # Reads -----------------------------------------------------------------------------------------------------
+
+    def _bound(self, node: ast.Name, place: Place) -> bool:
+        name = node.id
+        if name in place.hidden:
+            return True
+        if place.function is not None and not place.module_level and name in place.scope.bindings:
+            if name in place.parameters:
+                return True
+            return name in self._before(node, place).names
+        if place.outer is not None and name in place.outer.scope.bindings:
+            return name in place.outer.parameters or place.outer.scope.bindings[name] == 1
+        return self.kinds.world.binds(place.path, name) or hasattr(builtins, name) or self._starred(place.path)
+
+    def _starred(self, path: str) -> bool:
+        return self.kinds.world.binds(path, "*")
+
+    def _before(self, node: ast.expr, place: Place) -> Passed:
+        if place.function is None:
+            return Passed()
+        key = (id(place.function), node.lineno)
+        if key not in self._passed:
+            self._passed[key] = passed(place.function, node.lineno)
+        return self._passed[key]
+
+    def _passed_by(self, node: ast.expr, place: Place) -> bool:
+        """Whether the same read of the same object has worked before on every path to this one."""
+        names = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+        if place.function is None or place.module_level or any(place.scope.bindings[n] > 1 for n in names):
+            return False
+        if names & place.hidden:
+            return False
+        owners = {n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute) and n is not node}
+        rebound = (
+            n.attr for n in ast.walk(place.function) if isinstance(n, ast.Attribute) and not isinstance(n.ctx, ast.Load)
+        )
+        return not owners & set(rebound) and ast.unparse(node) in self._before(node, place).loads
+
+    def _attribute(self, node: ast.Attribute, place: Place) -> ast.expr | None:
+        if self._passed_by(node, place):
+            return None
+        inner = self.part(node.value, place)
+        if inner is not None:
+            return inner
+        switch = self.kinds.world.form.switch
+        if node.attr == switch.name and name_of(node.value).split(".")[-1] == switch.container != "":
+            return None  # where the manifest says that the switch is
+        kind = self.kinds.of(node.value, place)
+        return None if kind is not None and self.kinds.has(kind, node.attr, place, node.lineno) else node
+
+    def _subscript(self, node: ast.Subscript, place: Place) -> ast.expr | None:
+        """A key is proven in the declared container, and wherever types are only spelled out."""
+        inner = self.part(node.value, place)
+        if inner is not None:
+            return inner
+        form = self.kinds.world.form
+        named = isinstance(node.slice, ast.Constant) and node.slice.value == form.switch.name
+        if named and form.way is Off.EXPLICIT and self._is_container(node.value, place):
+            return None
+        kind = self.kinds.of(node.value, place)
+        spelled = isinstance(kind, External | Class) or (
+            isinstance(node.value, ast.Name) and isinstance(getattr(builtins, node.value.id, None), type)
+        )
+        if place.module_level and spelled and not (isinstance(kind, Class) and kind.instance):
+            return None
+        return node
+
+    def _is_container(self, node: ast.expr, place: Place) -> bool:
+        """Whether the expression is the switch's container, by its own name or that of the local that holds it."""
+        switch = self.kinds.world.form.switch
+        if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.Or):
+            *first, last = node.values
+            return isinstance(last, ast.Dict) and all(self._is_container(n, place) for n in first)
+        name = name_of(node)
+        if switch.environment and name.split(".")[-1] == "environ":
+            return True
+        if not switch.container:
+            return False
+        return name.split(".")[-1] == switch.container or self.kinds.held(node, place).endswith(f".{switch.container}")
+
+    # Operations ------------------------------------------------------------------------------------------------
+
+    def _comparison(self, node: ast.Compare, place: Place) -> bool:
+        operands = [node.left, *node.comparators]
+        for i, op in enumerate(node.ops):
+            left, right = operands[i], operands[i + 1]
+            if isinstance(op, ast.Is | ast.IsNot):
+                continue
+            if isinstance(op, ast.In | ast.NotIn):
+                kind = self.kinds.of(right, place)
+                known = isinstance(kind, Builtin) and kind.type in (dict, list, tuple, set, frozenset)
+                if not (known or self._is_container(right, place)):
+                    return False
+            elif isinstance(op, ast.Eq | ast.NotEq):
+                if not (is_constant(left) or is_constant(right) or isinstance(self.kinds.of(left, place), Builtin)):
+                    return False
+            elif not all(
+                isinstance(k := self.kinds.of(x, place), Builtin) and k.type in (int, float, bool)
+                for x in (left, right)
+            ):
+                return False
+        return True
+
+    def _call(self, node: ast.Call, place: Place) -> ast.expr | None:
+        args = [*node.args, *(k.value for k in node.keywords)]
+        inner = self._parts(args, place)
+        if inner is not None:
+            return inner
+        match node.func:
+            case ast.Name(id=name) if hasattr(builtins, name) and not self.kinds.world.binds(place.path, name):
+                quiet = name in _QUIET or (name == "getattr" and len(args) == 3) or (name == "type" and len(args) == 1)
+                if name in ("isinstance", "issubclass"):
+                    return None if name == "isinstance" and self._is_type(args[1:], place) else node
+                empty = not args and name in ("dict", "list", "set", "tuple", "object", "frozenset", "str", "int")
+                return None if quiet or empty else node
+            case ast.Attribute(value=receiver, attr="get" | "keys" | "values" | "items" | "getenv" as method):
+                return self._lookup(node, receiver, method, place)
+        function = name_of(node.func)
+        if function.split(".")[-1] in _MAKERS or function in ("super",):
+            return self.part(node.func, place)
+        return node
+
+    def _lookup(self, node: ast.Call, receiver: ast.expr, method: str, place: Place) -> ast.expr | None:
+        inner = self.part(receiver, place)
+        if inner is not None:
+            return inner
+        kind = self.kinds.of(receiver, place)
+        if isinstance(kind, Builtin):
+            return None if hasattr(kind.type, method) else node.func
+        if isinstance(kind, External):
+            return None if kind.dotted in ("os", "os.environ") else node.func
+        return None if self._is_container(receiver, place) else node.func
+
+    def _is_type(self, nodes: Iterable[ast.expr], place: Place) -> bool:
+        """Whether these are classes, or tuples of classes."""
+        for node in nodes:
+            if isinstance(node, ast.Tuple):
+                if not self._is_type(node.elts, place):
+                    return False
+                continue
+            kind = self.kinds.of(node, place)
+            builtin = isinstance(node, ast.Name) and isinstance(getattr(builtins, node.id, None), type)
+            external = isinstance(kind, External) and name_of(node).split(".")[-1][:1].isupper()
+            if not (builtin or external or (isinstance(kind, Class) and not kind.instance)):
+                return False
+        return True
+
+
+def may_raise(part: ast.expr, where: str, file: str) -> str:
+    """The sentence that a person has to check."""
+    place = "" if where == file else f" ({where}:{part.lineno})"
+    return (
+        f"nothing shows that `{ast.unparse(part)[:80]}`{place}, which is evaluated with the switch off, raises no error"
+    )
+
+
+def _number(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, int | float)
+
+
+def _label(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, _LABELS)
