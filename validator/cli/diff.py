@@ -64,9 +64,9 @@ def diff(
     seed = secrets.randbits(32) if seed is None else seed
     progress = Progress(quiet=quiet)
 
-    def keep(failed: CaseResult) -> None:
-        if corpus:
-            store_case(Path(corpus), failed.case)
+    def keep(failed: CaseResult, simpler: CaseResult | None) -> None:
+        if corpus and failed.case not in first:
+            store_case(Path(corpus), (simpler or failed).case, failed.case)
 
     try:
         with _trees(tree, base) as trees:

@@ -35,14 +35,20 @@ def stored_cases(folder: Path) -> tuple[Case, ...]:
     return parse_cases({path.name: path.read_bytes() for path in folder.glob("*.json")})
 
 
-def store_case(folder: Path, case: Case) -> None:
-    """Add a case to a folder; its file appears whole or not at all."""
+def store_case(folder: Path, case: Case, instead_of: Case | None = None) -> None:
+    """Add a case to a folder, then drop the one it replaces: a file appears whole or not at all, and none is lost."""
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{case.id}.json"
+    path = _file(folder, case)
     if not path.exists():
         part = path.with_suffix(".part")
         part.write_text(case_text(case) + "\n")
         os.replace(part, path)
+    if instead_of is not None and instead_of.id != case.id:
+        _file(folder, instead_of).unlink(missing_ok=True)
+
+
+def _file(folder: Path, case: Case) -> Path:
+    return folder / f"{case.id}.json"
 
 
 def fits(contract: KernelContract, case: Case) -> bool:

@@ -21,7 +21,7 @@ from validator.differential.runner import Outputs, Played, ReferenceFailed, Runn
 from validator.differential.shapes import Space
 from validator.run.sandbox import Worker
 
-__all__ = ["CaseResult", "KernelResult", "run_case", "run_kernel"]
+__all__ = ["CaseResult", "Keep", "KernelResult", "run_case", "run_kernel"]
 
 _SHRUNK = 3
 """Failures that are shrunk; more of the same tell no more."""
@@ -87,6 +87,10 @@ class KernelResult:
         return [c for c in self.planned if c.id not in done]
 
 
+Keep = Callable[[CaseResult, CaseResult | None], None]
+"""Takes a failed case at once, and again with the smallest case that fails in the same way once that is known."""
+
+
 def run_kernel(
     runner: Runner,
     seed: int,
@@ -94,11 +98,11 @@ def run_kernel(
     first: tuple[Case, ...] = (),
     progress: Callable[[str], None] = lambda _: None,
     enough: Callable[[CaseResult], bool] = lambda _: False,
-    keep: Callable[[CaseResult], None] = lambda _: None,
+    keep: Keep = lambda failed, simpler: None,
 ) -> KernelResult:
     """Run all cases of a contract, or those up to the first result that is `enough`.
 
-    `first`: stored cases that are tried before the others. `keep` gets each shrunk failure as soon as there is one.
+    `first`: stored cases that are tried before the others. `keep` gets each kind of failure as soon as there is one.
     """
     planned = tuple({c.id: c for c in (*first, *cases(runner.contract, seed, count))}.values())
     result = KernelResult(planned)
@@ -114,8 +118,9 @@ def run_kernel(
         if done.result.faults and len(result.shrunk) < _SHRUNK:
             kinds = {f.kind for r in result.shrunk.values() for f in r.faults}
             if not kinds.issuperset(f.kind for f in done.result.faults):
+                keep(done.result, None)
                 result.shrunk[case.id] = shrink(runner, done.result)
-                keep(result.shrunk[case.id])
+                keep(done.result, result.shrunk[case.id])
         if index % 50 == 49:
             progress(f"{runner.contract.match}: {index + 1} of {len(planned)} cases")
         if enough(done.result) or _hopeless(result):

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from validator.differential.cases import Case
 from validator.differential.corpus import fits, split
-from validator.differential.engine import CaseResult, KernelResult, run_case, run_kernel
+from validator.differential.engine import CaseResult, Keep, KernelResult, run_case, run_kernel
 from validator.differential.errors import DifferentialError
 from validator.differential.processes import Trees, runner_for
 from validator.differential.settle import Demands, settle
@@ -31,11 +31,11 @@ def run_contracts(
     progress: Callable[[str], None] = lambda line: None,
     *,
     trusted: bool = True,
-    keep: Callable[[CaseResult], None] = lambda result: None,
+    keep: Keep = lambda failed, simpler: None,
 ) -> list[Ran]:
     """Run every contract. `trusted`: the reference does not come from the candidate's own tree.
 
-    `keep` gets each shrunk failure as soon as there is one, so that an interrupted run loses none.
+    `keep` gets each kind of failure as soon as there is one, so that an interrupted run loses none.
     """
     ran: list[Ran] = []
     for contract in contracts:

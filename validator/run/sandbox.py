@@ -42,6 +42,8 @@ from validator.run.channel import (
 __all__ = ["Limits", "Outcome", "Reply", "RunError", "Worker", "write_tree"]
 
 WORKER = Path(__file__).with_name("worker.py")
+_TRIES = 2
+"""Starts that may fail one after another for a reason other than the source (killed, out of time)."""
 LIBRARIES = ("numpy", "ml_dtypes")
 """What a callable may import besides the standard library and its own tree."""
 
@@ -195,6 +197,7 @@ class Worker:
         self._private: Path | None = None
         self._output = 0
         self._broken: Reply | None = None
+        self._failures = 0
 
     def __enter__(self) -> Self:
         return self
@@ -222,8 +225,12 @@ class Worker:
             return Reply(Outcome.OK)
         self.close()
         reply = self._start()
-        if reply.outcome is not Outcome.OK:
-            self.close()
+        if reply.outcome is Outcome.OK:
+            self._failures = 0
+            return reply
+        self.close()
+        self._failures += 1
+        if reply.outcome is Outcome.UNLOADABLE or self._failures == _TRIES:
             self._broken = reply  # the same source will not import the next time either
         return reply
 
