@@ -7,6 +7,7 @@ escaping; only pictures, which are made of escaped text already, are markup.
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,11 +21,14 @@ from validator.report.pictures.canvas import Picture
 from validator.report.pictures.charts import architectures, blast_radius, claims, errors, shapes
 from validator.report.pictures.pipeline import pipelines
 from validator.report.pictures.timeline import timeline
-from validator.text import shorten, visible, visible_block
+from validator.text import html, shorten, visible, visible_block
 from validator.verdict.model import Evidence, Finding, Obligation, Status, Strength, Verdict
 from validator.verdict.result import CheckResult, where_to_look
 
 __all__ = ["render_html"]
+
+_CHARTED = 40
+"""Kernels whose cases are drawn: pictures of 200 would make a page that no phone opens."""
 
 _FOLDER = Path(__file__).parent / "templates"
 
@@ -57,8 +61,8 @@ class _KernelView:
     timeline: Picture | None
     charts: tuple[Picture, ...]
     runs: tuple[tuple[Evidence, tuple[details.Case, ...], tuple[details.Covered, ...]], ...]
-    rows: tuple[tuple[Evidence, tuple[details.Access, ...]], ...]
-    """Audits with what can be touched before the wait."""
+    rows: tuple[tuple[tuple[Evidence, ...], tuple[details.Access, ...]], ...]
+    """Audits that found the same before the wait, and what they found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +90,7 @@ def render_html(result: CheckResult) -> str:
             open=[o for o in _sorted(result) if o.status in (Status.REFUTED, Status.UNPROVEN)],
             obligations=_sorted(result),
             evidence={o.id: words.evidence_of(result, o.evidence) for o in result.obligations},
-            kernels=[_kernel(result, k) for k in kernels],
+            kernels=_kernels(result),
             pipelines=pipelines(result),
             examined=architectures(kernels, scope.architectures if scope else ()),
             blast=blast_radius(result),
@@ -114,7 +118,8 @@ def _environment() -> Environment:
         "verdicts": VERDICTS,
         "strengths": STRENGTHS,
         "words": words,
-        "dims": _dims,
+        "case_rows": _case_rows,
+        "fixed_dims": _fixed,
     }
     return environment
 
@@ -133,27 +138,52 @@ def _sorted(result: CheckResult) -> list[Obligation]:
 
 
 def _groups(result: CheckResult) -> list[_Group]:
-    found = words.alike(result.findings)
+    found = words.alike(result.findings, apart=False)
     return [_Group(g[0], len(g), tuple(tuple(same) for same in words.across_files(g))) for g in found]
 
 
 _WORST = (Status.REFUTED, Status.UNPROVEN, Status.WAIVED, Status.PROVEN, Status.NOT_APPLICABLE)
 
 
-def _kernel(result: CheckResult, kernel: Kernel) -> _KernelView:
+def _kernels(result: CheckResult) -> list[_KernelView]:
+    """In the manifest's order; the first to be looked at get their charts, which the others' captions say in words."""
+    kernels = kernels_at_a_glance(result)
+    charted = {k.match for k in sorted(kernels, key=lambda k: _WORST.index(k.status))[:_CHARTED]}
+    batch = {c.match: c.batch for c in (result.manifest.kernels if result.manifest else ())}
+    return [_kernel(k, batch.get(k.match), k.match in charted) for k in kernels]
+
+
+def _kernel(kernel: Kernel, batch: str | None, charted: bool) -> _KernelView:
     audits = sorted((e for e in kernel.audits if e.kind == details.ORDERING), key=lambda e: _WORST.index(e.status))
-    runs = [e for e in kernel.audits if e.kind == details.DIFFERENTIAL]
-    contracts = result.manifest.kernels if result.manifest else ()
-    batch = next((c.batch for c in contracts if c.match == kernel.match), None)
-    charts = [picture for e in runs for picture in (errors(e), shapes(e, batch)) if picture]
+    runs = [(e, details.cases(e), details.coverage(e)) for e in kernel.audits if e.kind == details.DIFFERENTIAL]
+    charts = [
+        picture for _, cases, _ in runs if charted for picture in (errors(cases), shapes(cases, batch)) if picture
+    ]
+    early: dict[tuple[details.Access, ...], list[Evidence]] = {}
+    for audit in audits:
+        early.setdefault(details.accesses(audit, "early"), []).append(audit)
     return _KernelView(
         kernel,
         timeline(audits[0]) if audits else None,
         tuple(charts),
-        tuple((e, details.cases(e), details.coverage(e)) for e in runs),
-        tuple((e, details.accesses(e, "early")) for e in audits),
+        tuple(runs),
+        tuple((tuple(same), rows) for rows, same in early.items()),
     )
 
 
-def _dims(case: details.Case) -> str:
-    return " ".join(f"{k}={v}" for k, v in case.dims.items())
+def _case_rows(cases: Sequence[details.Case], fixed: Mapping[str, int]) -> Markup:
+    """Rows of a table of cases: written here, because a template takes several times as long for ten thousand."""
+    return Markup("\n".join(_case_row(c, fixed) for c in cases))  # every cell is escaped below
+
+
+def _case_row(case: details.Case, fixed: Mapping[str, int]) -> str:
+    dims = " ".join(f"{k}={v}" for k, v in case.dims.items() if k not in fixed)
+    wrong = f"{' '.join(case.faults)} ({case.inputs})" if case.faults else ""
+    cells = (case.id, case.status, dims, case.input_class, "" if case.error is None else f"{case.error:g}", wrong)
+    return "<tr>" + "".join(f"<td>{html(shorten(cell, 700))}" for cell in cells)
+
+
+def _fixed(cases: Sequence[details.Case]) -> dict[str, int]:
+    """Dimensions that are the same in every case: said once."""
+    first = cases[0].dims if len(cases) > 1 else {}
+    return {k: v for k, v in first.items() if all(c.dims.get(k) == v for c in cases)}

@@ -63,12 +63,15 @@ def by_weight(findings: Iterable[Finding]) -> list[Finding]:
     return sorted(findings, key=lambda f: (f.status is Status.WAIVED, _WEIGHT.index(f.severity), f.id))
 
 
-def alike(findings: Iterable[Finding]) -> list[list[Finding]]:
-    """Findings in the order of `by_weight`, those together that break one rule for one reason with one remedy."""
+def alike(findings: Iterable[Finding], *, apart: bool = True) -> list[list[Finding]]:
+    """Findings in the order of `by_weight`, those together that break one rule for one reason with one remedy.
+
+    `apart`: one with steps of its own stands alone.
+    """
     groups: dict[tuple[object, ...], list[Finding]] = {}
     for finding in by_weight(findings):
         key = (finding.status is Status.WAIVED, finding.severity, finding.rule, finding.why, finding.fix)
-        groups.setdefault(key if not finding.steps else (finding.id,), []).append(finding)
+        groups.setdefault((finding.id,) if apart and finding.steps else key, []).append(finding)
     return list(groups.values())
 
 

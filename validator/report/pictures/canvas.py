@@ -6,6 +6,8 @@ of this package, coordinates are numbers.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +32,18 @@ class Picture:
     svg: Markup
 
 
+_NEEDLESS = (
+    (re.compile(r"(<svg) xmlns=\S+ xmlns:xlink=\S+\s+"), r"\1 "),
+    (re.compile(r"<defs>\s*</defs>"), ""),
+    (re.compile(r" ?(/?>)\n"), r"\1"),
+)
+"""Text in a picture holds no angle bracket and no line feed of its own: the first are escaped, the others spelt out."""
+
+
+def _short(value: float) -> float:
+    return round(value, 1) if value % 1 else int(value)
+
+
 class Canvas:
     """Draws with classes; `picture` hands the result over."""
 
@@ -37,36 +51,43 @@ class Canvas:
         # Invisible to screen readers: the caption and the tables say the same in words.
         self._drawing = drawsvg.Drawing(width, height, **{"aria-hidden": "true", "focusable": "false"})
 
-    def text(self, text: str, x: float, y: float, kind: str = "", room: float = 10_000, anchor: str = "start") -> None:
-        """Text from (x, y) on its base line, cut to `room` pixels."""
+    def text(self, text: str, x: float, y: float, kind: str | None = None, room: float = 10_000) -> None:
+        """Text on its base line at (x, y), cut to `room` pixels; the kinds `mid` and `end` say what x is."""
         shown = visible(shorten(text, 400))
         most = max(int(room / CHARACTER), 2)
-        label = drawsvg.Text(
-            shown if len(shown) <= most else shown[: most - 1] + "…", 12, x, y, text_anchor=anchor, class_=kind or "t"
-        )
-        self._append(label, shown if len(shown) > most else "")
+        cut = shown if len(shown) <= most else shown[: most - 1] + "…"
+        self._append(drawsvg.Text(cut, None, _short(x), _short(y), class_=kind), shown if cut != shown else "")
 
-    def box(self, x: float, y: float, width: float, height: float, kind: str, tip: str = "", radius: float = 4) -> None:
-        self._append(drawsvg.Rectangle(x, y, width, height, rx=radius, class_=kind), tip)
+    def box(self, x: float, y: float, width: float, height: float, kind: str) -> None:
+        self._append(drawsvg.Rectangle(*map(_short, (x, y, width, height)), class_=kind), "")
 
     def line(self, x1: float, y1: float, x2: float, y2: float, kind: str) -> None:
-        self._append(drawsvg.Line(x1, y1, x2, y2, class_=kind), "")
+        self.lines([(x1, y1, x2, y2)], kind)
 
-    def dot(self, x: float, y: float, radius: float, kind: str, tip: str = "") -> None:
-        self._append(drawsvg.Circle(x, y, radius, class_=kind), tip)
+    def lines(self, ends: Iterable[tuple[float, float, float, float]], kind: str) -> None:
+        """Many lines of one kind, as one element."""
+        path = drawsvg.Path(class_=kind)
+        for x1, y1, x2, y2 in ends:
+            path.M(_short(x1), _short(y1)).L(_short(x2), _short(y2))
+        self._append(path, "")
 
-    def cross(self, x: float, y: float, size: float, kind: str, tip: str = "") -> None:
-        path = drawsvg.Path(class_=kind).M(x - size, y - size).L(x + size, y + size).M(x - size, y + size)
-        self._append(path.L(x + size, y - size), tip)
+    def dot(self, x: float, y: float, radius: float, kind: str) -> None:
+        self._append(drawsvg.Circle(_short(x), _short(y), radius, class_=kind), "")
 
     def arc(self, x: float, y1: float, y2: float, depth: float, kind: str) -> None:
         """A curve to the right of `x`, from `y1` to an arrow head at `y2`."""
         path = drawsvg.Path(class_=kind).M(x, y1).C(x + depth, y1, x + depth, y2, x + 1, y2)
         self._append(path.M(x + 8, y2 - 5).L(x + 1, y2).L(x + 8, y2 + 5), "")
 
+    def cross(self, x: float, y: float, size: float, kind: str) -> None:
+        self.lines(((x - size, y - size, x + size, y + size), (x - size, y + size, x + size, y - size)), kind)
+
     def picture(self, title: str, says: str) -> Picture:
         svg = self._drawing.as_svg(header="", skip_js=True, skip_css=True)
-        return Picture(title, says, Markup(svg.replace("\n<defs>\n</defs>", "")))
+        # Inline in HTML it needs no namespaces, and a page of 200 kernels no line feeds between its elements.
+        for found, short in _NEEDLESS:
+            svg = found.sub(short, svg)
+        return Picture(title, says, Markup(svg))
 
     def _append(self, element: Any, tip: str) -> None:
         if tip:

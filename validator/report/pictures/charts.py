@@ -7,11 +7,11 @@ import statistics
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from validator.report.details import DIFFERENTIAL, ORDERING, Case, cases
+from validator.report.details import DIFFERENTIAL, ORDERING, Case
 from validator.report.glance import Kernel
 from validator.report.pictures.canvas import Canvas, Picture
 from validator.report.words import plural
-from validator.verdict.model import Evidence, Status, Strength
+from validator.verdict.model import Status, Strength
 from validator.verdict.result import CheckResult
 
 __all__ = ["architectures", "blast_radius", "claims", "errors", "shapes"]
@@ -21,9 +21,8 @@ _BINS = tuple(range(-6, 5))
 """Powers of two of error over yardstick; the first and the last bin take what lies beyond."""
 
 
-def errors(evidence: Evidence) -> Picture | None:
+def errors(run: Sequence[Case]) -> Picture | None:
     """How the candidate's errors are distributed, beside the trusted implementation's own; None without figures."""
-    run = cases(evidence)
     own = [c.error for c in run if c.error is not None]
     trusted = [c.baseline for c in run if c.baseline is not None]
     if not own:
@@ -36,16 +35,16 @@ def errors(evidence: Evidence) -> Picture | None:
         x = 10 + index * step
         for shift, found, kind in ((0.0, counts, "candidate"), (step * 0.42, base, "baseline")):
             height = 130 * found[power] / most
-            canvas.box(x + shift, 160 - height, step * 0.38, height, kind, f"{found[power]} cases", 1)
             if found[power]:
-                canvas.text(str(found[power]), x + shift + step * 0.19, 156 - height, "t", step * 0.5, "middle")
-        canvas.text(_label(power), x + step * 0.4, 176, "t", step, "middle")
+                canvas.box(x + shift, 160 - height, step * 0.38, height, kind)
+                canvas.text(str(found[power]), x + shift + step * 0.19, 156 - height, "mid", step * 0.5)
+        canvas.text(_label(power), x + step * 0.4, 176, "mid", step)
     canvas.line(10, 160, _WIDTH - 10, 160, "axis")
-    canvas.box(10, 190, 12, 12, "candidate", radius=1)
-    canvas.text("candidate", 28, 200, "t")
-    canvas.box(120, 190, 12, 12, "baseline", radius=1)
-    canvas.text("trusted implementation", 138, 200, "t")
-    canvas.text("error / what an honest implementation may be off by", _WIDTH - 10, 200, "t", 400, "end")
+    canvas.box(10, 190, 12, 12, "candidate")
+    canvas.text("candidate", 28, 200)
+    canvas.box(120, 190, 12, 12, "baseline")
+    canvas.text("trusted implementation", 138, 200)
+    canvas.text("error / what an honest implementation may be off by", _WIDTH - 10, 200, "end", 400)
     says = f"Candidate: median {statistics.median(own):.3g}, largest {max(own):.3g} over {plural(len(own), 'case')}."
     if trusted:
         says += f" Trusted implementation: median {statistics.median(trusted):.3g}, largest {max(trusted):.3g}."
@@ -62,9 +61,8 @@ def _label(power: int) -> str:
     return f"≥{2.0**power:.2g}"
 
 
-def shapes(evidence: Evidence, axis: str | None) -> Picture | None:
+def shapes(run: Sequence[Case], axis: str | None) -> Picture | None:
     """Cases by shape and element type. `axis`: the dimension along which shapes are told apart."""
-    run = cases(evidence)
     names = Counter(name for c in run for name in c.dims)
     if not names:
         return None
@@ -154,14 +152,14 @@ def _grid(
     left, width = 190, (_WIDTH - 190 - 8) / max(len(columns), 1)
     canvas = Canvas(_WIDTH, 34 + 30 * len(rows))
     for c, column in enumerate(columns):
-        canvas.text(column, left + width * (c + 0.5), 20, "t", width - 4, "middle")
+        canvas.text(column, left + width * (c + 0.5), 20, "mid", width - 4)
     for r, row in enumerate(rows):
         y = 30 + 30 * r
-        canvas.text(prefix + row, 8, y + 18, "t", left - 16)
+        canvas.text(prefix + row, 8, y + 18, None, left - 16)
         for c, column in enumerate(columns):
             text, kind = cells.get((row, column), ("not examined", "nothing"))
-            canvas.box(left + width * c + 1, y, width - 3, 27, f"cell {kind}", radius=2)
-            canvas.text(text, left + width * (c + 0.5), y + 18, "t", width - 6, "middle")
+            canvas.box(left + width * c + 1, y, width - 3, 27, f"cell {kind}")
+            canvas.text(text, left + width * (c + 0.5), y + 18, "mid", width - 6)
     return canvas.picture(title, says)
 
 
@@ -174,15 +172,20 @@ def claims(result: CheckResult) -> Picture | None:
     for number, claim in enumerate(made[:12]):
         assert claim.baseline is not None
         y, top = 16 + 54 * number, max(claim.value, claim.baseline)
-        canvas.text(claim.metric, 8, y + 16, "t", 220)
+        canvas.text(claim.metric, 8, y + 16, None, 220)
         for row, (value, kind, who) in enumerate(
             ((claim.value, "candidate", "new"), (claim.baseline, "baseline", "before"))
         ):
             width = 360 * value / top
-            canvas.box(240, y + 20 * row, width, 16, kind, radius=1)
-            canvas.text(f"{value:g} {who}", 246 + width, y + 20 * row + 13, "t")
+            canvas.box(240, y + 20 * row, width, 16, kind)
+            canvas.text(f"{value:g} {who}", 246 + width, y + 20 * row + 13)
     says = "; ".join(f"{c.metric}: {c.value:g} against {c.baseline:g}" for c in made[:12])
     return canvas.picture("Claims of the author, declared and not measured here", f"{says}.")
+
+
+def _end(path: str, most: int = 20) -> str:
+    """The end of a path, which tells files of one folder apart."""
+    return path if len(path) <= most else f"…{path[1 - most :]}"
 
 
 def blast_radius(result: CheckResult) -> Picture | None:
@@ -194,8 +197,8 @@ def blast_radius(result: CheckResult) -> Picture | None:
     added = [f for f in change.files if f.status.name == "ADDED"]
     reach = [f"switch {manifest.switch.name}"] if manifest and manifest.switch else ["no switch declared"]
     reach += [f"entry {e}" for e in manifest.isolation.entry_points] if manifest else []
-    edited = [f"{f.path} +{f.added} −{f.deleted}" for f in existing] or ["no existing file"]
-    own = [f"{f.path} +{f.added}" for f in added] or ["no new file"]
+    edited = [f"{_end(f.path)} +{f.added} −{f.deleted}" for f in existing] or ["no existing file"]
+    own = [f"{_end(f.path)} +{f.added}" for f in added] or ["no new file"]
     columns = (
         ("reached through", reach, "reach"),
         ("existing files edited", edited, "edited"),
@@ -207,15 +210,13 @@ def blast_radius(result: CheckResult) -> Picture | None:
     for index, (title, items, kind) in enumerate(columns):
         x = index * width
         canvas.box(x + 4, 6, width - 24, 40 + 24 * (rows + 1) - 4, f"group {kind}")
-        canvas.text(
-            f"{title} ({len(items) if not items[0].startswith('no ') else 0})", x + 14, 26, "t name", width - 40
-        )
+        canvas.text(f"{title} ({len(items) if not items[0].startswith('no ') else 0})", x + 14, 26, "name", width - 40)
         for row, item in enumerate(items[:10]):
-            canvas.text(item, x + 14, 50 + 24 * row, "t", width - 42)
+            canvas.text(item, x + 14, 50 + 24 * row, None, width - 42)
         if len(items) > 10:
-            canvas.text(f"and {len(items) - 10} more", x + 14, 50 + 24 * 10, "t q")
+            canvas.text(f"and {len(items) - 10} more", x + 14, 50 + 24 * 10, "q")
         if index < 2:
-            canvas.text("→", x + width - 16, 40 + 12 * rows, "t name")
+            canvas.text("→", x + width - 16, 40 + 12 * rows, "name")
     says = (
         f"Reached through {', '.join(reach[:4])}; edits {plural(len(existing), 'existing file')} "
         f"({sum(f.lines for f in existing):,} lines) and brings {plural(len(added), 'new file')}."

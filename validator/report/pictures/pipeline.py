@@ -51,7 +51,7 @@ def _launches(step: Step, contracts: tuple[KernelContract, ...], kernels: dict[s
         contract = next((c for c in contracts if c.match == launch.kernel), None)
         contract = contract or match_contract(contracts, launch.kernel)
         if contract is None:
-            yield _Node(launch.kernel, None, launch.pdl, lines=(("not a kernel of this manifest", "t q"),))
+            yield _Node(launch.kernel, None, launch.pdl, lines=(("not a kernel of this manifest", "q"),))
             continue
         roles = dict(kernels[contract.match].arguments)
         writes = {b for a, b in launch.args.items() if _role(roles, a) in _WRITTEN}
@@ -81,7 +81,7 @@ def _lines(audits: Iterable[Evidence]) -> Iterator[tuple[str, str]]:
     """What is read before the wait, over all builds, by role; what is refused comes first."""
     audits = list(audits)
     if not audits:
-        yield "no compiled code of it was audited", "t q"
+        yield "no compiled code of it was audited", "q"
         return
     seen: dict[tuple[bool, str], list[str]] = {}
     for row in (row for e in audits for row in accesses(e, "early")):
@@ -90,13 +90,13 @@ def _lines(audits: Iterable[Evidence]) -> Iterator[tuple[str, str]]:
             names.append(row.memory or "an address of unknown source")
     for (allowed, role), names in sorted(seen.items()):
         verb = "before the wait" if allowed else "BEFORE THE WAIT, refused"
-        yield f"{verb}: {role} {', '.join(names)}", "t ok" if allowed else "t bad"
+        yield f"{verb}: {role} {', '.join(names)}", "ok" if allowed else "bad"
     if not seen:
-        yield "nothing is touched before the wait", "t"
+        yield "nothing is touched before the wait", ""
     kinds = sorted({w.kind for e in audits for w in waits(e)})
     triggers = max((_int(e, "triggers") for e in audits), default=0)
     order = f"ordered by {', '.join(kinds)}" if kinds else "has no wait"
-    yield f"{order}; {plural(triggers, 'trigger')} for the next kernel", "t"
+    yield f"{order}; {plural(triggers, 'trigger')} for the next kernel", ""
 
 
 def _int(evidence: Evidence, name: str) -> int:
@@ -132,21 +132,21 @@ def _draw(title: str, nodes: list[_Node], ordered: bool) -> Picture:
         depth = 40 + 26 * (number % 4) + 10 * min(target - source, 6)
         start, end = tops[source] + heights[source] - 12, tops[target] + 14
         canvas.arc(_LEFT + _BOX, start, end, depth, "edge")
-        canvas.text(", ".join(sorted(buffers)), _LEFT + _BOX + depth * 0.8 + 4, (start + end) / 2 + 4, "t", 110)
+        canvas.text(", ".join(sorted(buffers)), _LEFT + _BOX + depth * 0.8 + 4, (start + end) / 2 + 4, None, 110)
     if ordered:
         for one, two in zip(range(len(shown)), range(1, len(shown)), strict=False):
             canvas.line(_LEFT + 40, tops[one] + heights[one], _LEFT + 40, tops[two], "next")
     if len(nodes) > len(shown):
-        canvas.text(f"and {len(nodes) - len(shown)} more in the table below", _LEFT, tops[-1] + heights[-1] + 20, "t q")
+        canvas.text(f"and {len(nodes) - len(shown)} more in the table below", _LEFT, tops[-1] + heights[-1] + 20, "q")
     return canvas.picture(title, _sentence(nodes, edges, ordered))
 
 
 def _box(canvas: Canvas, node: _Node, top: float, height: float) -> None:
     status = node.kernel.status if node.kernel else None
     canvas.box(_LEFT, top, _BOX, height, f"node {status.value if status else 'unknown'}")
-    canvas.text(node.name, _LEFT + 10, top + 19, "t name", 330)
-    canvas.text(_SIGN[status] if status else "not declared", _LEFT + _BOX - 10, top + 19, "t", 160, "end")
-    canvas.text(_LAUNCH[node.pdl], _LEFT + 10, top + 19 + _ROW, "t")
+    canvas.text(node.name, _LEFT + 10, top + 19, "name", 330)
+    canvas.text(_SIGN[status] if status else "not declared", _LEFT + _BOX - 10, top + 19, "end", 160)
+    canvas.text(_LAUNCH[node.pdl], _LEFT + 10, top + 19 + _ROW)
     for number, (text, kind) in enumerate(node.lines, 2):
         canvas.text(text, _LEFT + 10, top + 19 + _ROW * number, kind, _BOX - 20)
 
@@ -166,5 +166,5 @@ def _sentence(nodes: list[_Node], edges: list[tuple[int, int, set[str]]], ordere
     names = ", ".join(n.name for n in nodes[:6]) + (f" and {len(nodes) - 6} more" if len(nodes) > 6 else "")
     said = f"{plural(len(nodes), 'launch', 'launches')} in this order: {names}" if ordered else f"Kernels: {names}"
     fed = [f"{nodes[s].name} feeds {nodes[t].name} ({', '.join(sorted(b))})" for s, t, b in edges[:6]]
-    refused = [f"{n.name}: {text}" for n in nodes for text, kind in n.lines if kind == "t bad"]
+    refused = [f"{n.name}: {text}" for n in nodes for text, kind in n.lines if kind == "bad"]
     return "; ".join([said, *fed, *refused[:6]]) + "."

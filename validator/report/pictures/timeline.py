@@ -32,40 +32,37 @@ def timeline(evidence: Evidence) -> Picture | None:
     if not rows:
         return None
     shown = rows[:_MOST]
-    top, height = 44, 44 + _ROW * len(shown) + 34
+    top, height = 34, 34 + _ROW * len(shown) + (24 if len(rows) > len(shown) else 6)
     wait = _LABEL + _BEFORE
     canvas = Canvas(wait + _AFTER, height)
     has_wait = bool(waits(evidence))
     canvas.box(_LABEL, top - 6, _BEFORE, _ROW * len(shown) + 8, "early-zone")
-    canvas.text("before the wait", _LABEL + 8, 18, "t")
-    canvas.text("behind it" if has_wait else "no wait was found", wait + 12, 18, "t" if has_wait else "t q")
+    canvas.text("before the wait", _LABEL + 8, 18)
+    canvas.text("behind it" if has_wait else "no wait was found", wait + 12, 18, None if has_wait else "q")
     canvas.line(wait, 4, wait, top + _ROW * len(shown) + 4, "wait")
+    canvas.lines(((_LABEL, y, wait + _AFTER, y) for y in (top + 12 + _ROW * n for n in range(len(shown)))), "lane")
     for number, row in enumerate(shown):
         _draw(canvas, row, top + 12 + _ROW * number, wait)
-    legend = "● allowed   ✕ refused   ▲ may be moved above the wait by a compiler"
-    more = f"   (and {len(rows) - len(shown)} more rows)" if len(rows) > len(shown) else ""
-    canvas.text(legend + more, 8, height - 10, "t")
+    if len(rows) > len(shown):
+        canvas.text(f"and {len(rows) - len(shown)} more", 8, height - 8, "q")
     return canvas.picture("Before and behind the wait", _sentence(rows, evidence))
 
 
 def _draw(canvas: Canvas, row: _Row, y: float, wait: float) -> None:
-    canvas.text(f"{row.memory or 'unknown source'} ({row.role})", 8, y + 4, "t", _LABEL - 12)
-    canvas.line(_LABEL, y, wait + _AFTER, y, "lane")
+    canvas.text(f"{row.memory or 'unknown source'} ({row.role})", 8, y + 4, None, _LABEL - 12)
     if row.early:
         refused = [a for a in row.early if not a.allowed]
-        first = (refused or row.early)[0]
-        tip = f"{first.access} by {first.instruction} at {first.at}: {first.reason}"
         x = _LABEL + _BEFORE / 2
         if refused:
-            canvas.cross(x, y, 6, "refused", tip)
+            canvas.cross(x, y, 6, "refused")
         else:
-            canvas.dot(x, y, 6, "allowed", tip)
-        canvas.text(f"×{sum(a.count for a in row.early)}", x + 12, y + 4, "t")
+            canvas.dot(x, y, 6, "allowed")
+        canvas.text(f"×{sum(a.count for a in row.early)}", x + 12, y + 4)
     if row.later:
         canvas.dot(wait + 40, y, 5, "later")
-        canvas.text(f"×{row.later}", wait + 50, y + 4, "t")
+        canvas.text(f"×{row.later}", wait + 50, y + 4)
     if row.movable:
-        canvas.text(f"▲ ×{row.movable}", wait + 110, y + 4, "t q")
+        canvas.text(f"▲ ×{row.movable}", wait + 110, y + 4, "q")
 
 
 def _rows(evidence: Evidence) -> list[_Row]:
