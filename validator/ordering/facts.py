@@ -227,9 +227,13 @@ class Facts:
 
     def path(self, early: Early, limit: int = 12) -> tuple[str, ...]:
         """Steps from the entry to an early access that pass nothing which orders it."""
-        order = self.flag_order(early.flag) if early.flag else self.order
-        thread = early.threads & -early.threads
-        goal = self.flow.block_of(early.touch.index)
+        return self.path_to(early.touch.index, early.threads, early.flag, limit)
+
+    def path_to(self, index: int, threads: int, flag: str = "", limit: int = 12) -> tuple[str, ...]:
+        """Steps by which the first of `threads` comes to an instruction with no wait (or poll of `flag`) passed."""
+        order = self.flag_order(flag) if flag else self.order
+        thread = threads & -threads
+        goal = self.flow.block_of(index)
         came: dict[int, tuple[int, int]] = {}
         queue = deque([0])
         seen = {0}
@@ -243,15 +247,18 @@ class Facts:
                     seen.add(edge.target)
                     came[edge.target] = (number, k)
                     queue.append(edge.target)
-        return self._told(goal, came, early, thread, limit)
+        turns = self._turns(goal, came, limit)
+        who = "" if threads == self.masks.everyone else f" ({describe(thread, self.masks.everyone)}, for example)"
+        missing = f"poll of '{flag}'" if flag else "wait"
+        end = f"{self.at(index)}: {self.program.text(index)}, with no {missing} passed"
+        return (f"enter {self.program.name}{who}", *turns, end)
 
     def _passes(self, number: int, order: Order, thread: int) -> bool:
         """Whether the thread leaves a block without having been ordered in it."""
         return not any(order.at_events.get(e.index, 0) & thread for e in self.flow.events_in[number])
 
-    def _told(
-        self, goal: int, came: dict[int, tuple[int, int]], early: Early, thread: int, limit: int
-    ) -> tuple[str, ...]:
+    def _turns(self, goal: int, came: dict[int, tuple[int, int]], limit: int) -> list[str]:
+        """The branches on the way to a block, in order; of many the first and the last."""
         turns: list[str] = []
         number = goal
         while number in came:
@@ -267,7 +274,4 @@ class Facts:
         if len(turns) > limit:
             hidden = len(turns) - limit
             turns = [*turns[: limit // 2], f"… {hidden} more branches", *turns[-(limit // 2) :]]
-        who = "" if early.threads == self.masks.everyone else f" ({describe(thread, self.masks.everyone)}, for example)"
-        missing = f"poll of '{early.flag}'" if early.flag else "wait"
-        end = f"{self.at(early.touch.index)}: {self.program.text(early.touch.index)}, with no {missing} passed"
-        return (f"enter {self.program.name}{who}", *turns, end)
+        return turns

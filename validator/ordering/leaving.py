@@ -5,16 +5,16 @@ from __future__ import annotations
 from validator.ordering.facts import Facts
 from validator.ordering.program import EventKind
 
-__all__ = ["leaves_unwaited", "triggers_early"]
+__all__ = ["leaves_by_known_branches", "leaves_unwaited", "triggers_early"]
 
 
-def leaves_unwaited(facts: Facts) -> list[int]:
-    """Exits that a whole block may reach with no thread having waited; empty when one thread of every block waits.
+def leaves_unwaited(facts: Facts) -> list[tuple[int, int]]:
+    """(exit, threads that may end there without having waited); empty when one thread of every block surely waits.
 
     A grid is complete only when all its threads are, so one waiting thread per block passes the order on.
     """
     order = facts.order
-    exits: list[int] = []
+    exits: list[tuple[int, int]] = []
     may_leave = 0
     for number in facts.flow.order:
         block = facts.flow.blocks[number]
@@ -23,14 +23,33 @@ def leaves_unwaited(facts: Facts) -> list[int]:
             missing = order.missing(event)
             if missing:
                 may_leave |= missing
-                exits.append(event.index)
-        if not block.successors and not ends:
+                exits.append((event.index, missing))
+        if not block.successors and any(e.kind is EventKind.UNKNOWN for e in facts.flow.events_in[number]):
+            # Where it goes on is not known. Other blocks that end here are traps: the grid dies, nothing depends on it.
             last = max(block.start, block.stop - 1)
             missing = order.before(last) & ~order.at_events.get(last, 0)
             if missing:
                 may_leave |= missing
-                exits.append(last)
+                exits.append((last, missing))
     return exits if may_leave == facts.masks.everyone else []
+
+
+def leaves_by_known_branches(facts: Facts) -> bool:
+    """Whether every thread has such a way out without an indirect branch, of which nothing says who goes where."""
+    order, masks = facts.order, facts.masks
+    closed = {
+        (number, k): masks.everyone
+        for number, block in enumerate(facts.flow.blocks)
+        for k, edge in enumerate(block.successors)
+        if len(block.successors) > 1 and edge.condition is None
+    }
+    if not closed:
+        return True
+    state = masks.solve(order.at_events, {**order.edges, **closed})
+    left = 0
+    for event in facts.events(EventKind.EXIT):
+        left |= masks.at(event.index, state, order.at_events) & masks.executing(event)
+    return left == masks.everyone
 
 
 def triggers_early(facts: Facts) -> bool:

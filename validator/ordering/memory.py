@@ -147,8 +147,10 @@ class Declarations:
         if kind == "symbol":
             space, name = str(source.root[1]), str(source.root[-1])
             what = "constant variable" if space == Space.CONST else "module variable"
+            if space in (Space.SHARED, Space.CLUSTER):
+                what = "shared variable" if name else "shared memory"
             through = "through a pointer in " if source.chain else ""
-            return f"{through}{what} {name}, which no argument leads to"
+            return f"{through}{what}{' ' * bool(name)}{name}, which no argument leads to"
         return "memory outside the parameters"
 
     def _parameter(self, parameter: Parameter, inner: int, source: Source, tensormap: bool) -> Declared:
@@ -212,6 +214,11 @@ def _global_sources(event: Event, access: Access, provenance: Provenance) -> tup
     return sources
 
 
+def _compilers_own(source: Source) -> bool:
+    """Whether memory is a table of CUDA's mathematical functions (`__cudart_i2opi_f`): a reserved name, never written."""
+    return source.root[0] == "symbol" and not source.chain and str(source.root[-1]).startswith("__cudart_")
+
+
 def touches(program: Program, declarations: Declarations, provenance: Provenance) -> Iterator[Touch]:
     """Every access to global memory, in text order."""
     for event in program.events:
@@ -220,6 +227,8 @@ def touches(program: Program, declarations: Declarations, provenance: Provenance
         for access in event.accesses:
             sources = _global_sources(event, access, provenance)
             if sources is None:
+                continue
+            if access.direction is Direction.READ and sources and all(map(_compilers_own, sources)):
                 continue
             meant = [declarations.declare(s, access.tensormap) for s in sources]
             targets = {t for t in meant if isinstance(t, Declared)}

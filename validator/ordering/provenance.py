@@ -75,6 +75,10 @@ _Set = frozenset[Source]
 _NUMBER: _Set = frozenset((_VARIES,))
 
 
+def _in_shared(source: Source) -> bool:
+    return source.root[0] == "symbol" and source.root[1] in (Space.SHARED, Space.CLUSTER)
+
+
 def _number(value: int) -> _Set:
     return frozenset((Source(("number",), value, rank=0),))
 
@@ -114,7 +118,10 @@ class Provenance(Solver[_Set]):
         """What the address of an access may be based on, sorted; empty when it is based on nothing but numbers."""
         if not access.address:
             return (_unresolved(f"the address of {event.opcode} is not in the instruction"),)
-        return tuple(s for s in self.sum(access.address, event.index) if not s.is_number)
+        found = tuple(s for s in self.sum(access.address, event.index) if not s.is_number)
+        # A register reused under a condition may seem to hold a shared address; a global access cannot go there.
+        fitting = tuple(s for s in found if access.space is not Space.GLOBAL or s.chain or not _in_shared(s))
+        return fitting or found
 
     def sum(self, operands: Sequence[Operand], index: int) -> tuple[Source, ...]:
         """Sources of the sum of operands of instruction `index`, numbers included, sorted."""

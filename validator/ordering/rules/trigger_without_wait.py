@@ -9,6 +9,8 @@ Good: `trigger(); wait(); if (blockIdx.x >= n) return; …`
 
 Mend it by waiting before the early return. A wait in one thread of each block is enough.
 
+What an indirect branch decides is left open (`unproven`): nothing says which threads go where.
+
 Not seen: a step in which nothing further back can still be running; give `[[steps]]` then.
 """
 
@@ -18,11 +20,14 @@ from collections.abc import Iterable
 
 from validator.ordering.facts import Facts
 from validator.ordering.findings import finding
-from validator.ordering.leaving import leaves_unwaited
+from validator.ordering.leaving import leaves_by_known_branches, leaves_unwaited
 from validator.rule import Rule
 from validator.verdict.model import Finding, Severity
 
 __all__ = ["RULE", "check"]
+
+_MOST = 24
+"""Steps told; roles beyond leave in the same manner."""
 
 RULE = Rule("order/trigger-without-wait", "a path triggers the dependants and never waits", Severity.ERROR)
 
@@ -34,13 +39,30 @@ def check(facts: Facts) -> Iterable[Finding]:
     exits = leaves_unwaited(facts)
     if not exits:
         return
+    known = leaves_by_known_branches(facts)
     yield finding(
         RULE,
         facts,
         [t.index for t in facts.triggers],
-        "the kernel triggers its dependants and can end without waiting for its own predecessor"
-        + (f" (exit at {facts.at(exits[0])})" if facts.waits else ""),
+        "the kernel triggers its dependants and "
+        + ("can end" if known else "may end, by the way an indirect branch goes,")
+        + " without waiting for its own predecessor"
+        + (f" (exit at {facts.at(exits[0][0])})" if facts.waits else ""),
         identity=("trigger",),
         why="a dependant's wait covers this kernel only; what ran before it may still be running",
         fix="execute griddepcontrol.wait on every path before the kernel ends",
+        steps=_steps(facts, exits),
+        severity=Severity.ERROR if known else Severity.UNPROVEN,
     )
+
+
+def _steps(facts: Facts, exits: list[tuple[int, int]]) -> tuple[str, ...]:
+    """The way out of each role: one for every set of threads that no earlier one speaks for."""
+    steps: list[str] = []
+    told = 0
+    for index, threads in exits:
+        new = threads & ~told
+        if new and len(steps) < _MOST:
+            steps += facts.path_to(index, new, limit=6)
+            told |= threads
+    return tuple(steps)
