@@ -9,6 +9,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
 
 import jsonschema
 import pytest
@@ -17,11 +19,13 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from tests.support.golden import compare
+from validator.report.check_sarif import render_sarif
 from validator.report.json import check_document, render_json
+from validator.report.junit import render_junit
 from validator.report.markdown import BUDGET, render_markdown
 from validator.report.schemas import SCHEMAS, schema_of
 from validator.report.text import paint_for, render_text
-from validator.verdict.model import Finding, Location, Severity, Status
+from validator.verdict.model import Evidence, Finding, Location, Severity, Status, Strength
 from validator.verdict.result import CheckResult, where_to_look
 
 ATTACKS = [
@@ -59,7 +63,16 @@ def test_text_says_what_was_and_what_was_not_shown(result: CheckResult) -> None:
     assert "\x1b" not in text
 
 
-@pytest.mark.parametrize(("name", "render"), [("check.txt", render_text), ("check.md", render_markdown)])
+@pytest.mark.parametrize(
+    ("name", "render"),
+    [
+        ("check.txt", render_text),
+        ("check.md", render_markdown),
+        ("check.json", render_json),
+        ("check.sarif", render_sarif),
+        ("check.xml", render_junit),
+    ],
+)
 def test_whole_report(result: CheckResult, name: str, render: Callable[[CheckResult], str]) -> None:
     compare(Path(__file__).parent / "golden" / name, render(result))
 
@@ -127,6 +140,11 @@ def check_hostile(result: CheckResult) -> None:
     assert harmless(page)
     assert document.isascii()
     jsonschema.validate(json.loads(document), schema_of("check"))
+    sarif, junit = render_sarif(result), render_junit(result)
+    assert sarif.isascii()
+    assert not re.search(r"[^{]\{\d+\}|\]\(", "".join(_messages(json.loads(sarif))))
+    assert harmless(junit)
+    assert len(list(ET.fromstring(junit).iter("testcase"))) == len(result.obligations)
     tokens = reader.parse(page)
     headings = [b.content for a, b in pairwise(tokens) if a.type == "heading_open"]
     assert headings[1:] == re.findall(r"^## (.*)$", page, re.MULTILINE)
@@ -139,6 +157,14 @@ def check_hostile(result: CheckResult) -> None:
     assert markup <= ALLOWED_HTML
     shown = " ".join(c.content for c in inline if c.type == "text")
     assert not re.search(r"@\w|#\d", shown)
+
+
+def _messages(log: Any) -> list[str]:
+    """Every message of a SARIF log: in these, `{0}` and `](` would mean something."""
+    if isinstance(log, dict):
+        own = [log["text"]] if isinstance(log.get("text"), str) and "markdown" not in log else []
+        return own + [text for value in log.values() for text in _messages(value)]
+    return [text for value in log for text in _messages(value)] if isinstance(log, list) else []
 
 
 def test_a_page_that_is_too_long_is_cut_at_section_ends_and_says_so(result: CheckResult) -> None:
@@ -248,3 +274,50 @@ def test_waived_findings_come_last(result: CheckResult) -> None:
     text = render_text(result)
     waived = next(f for f in result.findings if f.status is Status.WAIVED)
     assert text.index("gate/note") < text.index(f"{waived.id} (waived)")
+
+
+def test_sarif_has_rules_with_pages_and_suppressions_with_reasons(result: CheckResult) -> None:
+    waived = replace(result.findings[1], identity=("d",))
+    use = replace(result.waivers[0], finding=waived.id)
+    log = json.loads(render_sarif(replace(result, findings=(result.findings[0], waived), waivers=(use,))))
+    (run,) = log["runs"]
+    rules = {r["id"]: r for r in run["tool"]["driver"]["rules"]}
+    assert "griddepcontrol" in rules["order/early-read"]["help"]["text"]
+    assert rules["order/early-read"]["properties"]["tags"] == ["order"]
+    early, dispatch = run["results"]
+    assert "suppressions" not in early
+    assert early["locations"][0]["physicalLocation"]["region"]["startLine"] == 41
+    (suppression,) = dispatch["suppressions"]
+    assert (suppression["kind"], suppression["status"]) == ("external", "accepted")
+    assert "dispatch is one line; owner @ann" in suppression["justification"]
+    said = [n["message"]["text"] for n in run["invocations"][0]["toolExecutionNotifications"]]
+    assert "differential/kda_decode* is unproven: no CPU model" in said
+    assert "not covered: what ptxas makes of it" in said
+    assert run["versionControlProvenance"][0]["revisionId"] == result.change.head
+
+
+def test_junit_has_a_case_for_every_obligation_and_every_differential_case(result: CheckResult) -> None:
+    cases = [
+        {"id": "a1", "status": "passed", "inputs": "B = 1"},
+        {"id": "a2", "status": "failed", "inputs": "B = 2", "faults": ["y[0]: expected 1, got 2"], "origin": "edge"},
+        {"id": "a3", "status": "void"},
+        {"id": "a4", "status": "missing"},
+    ]
+    run = Evidence(
+        "differential/k", "differential", Strength.CPU_MODEL, "4 cases", Status.REFUTED, details={"cases": cases}
+    )
+    root = ET.fromstring(render_junit(replace(result, evidence=(*result.evidence, run))))
+    assert {k: root.get(k) for k in ("tests", "failures", "errors", "skipped")} == {
+        "tests": "8",
+        "failures": "2",
+        "errors": "2",
+        "skipped": "2",
+    }
+    obligations, differential = root.findall("testsuite")
+    outcome = {c.get("classname"): [e.tag for e in c] for c in obligations}
+    assert outcome["gate"] == ["system-out"] or outcome["gate"] == []
+    assert outcome["ordering"] == ["failure", "system-out"]
+    assert outcome["differential"] == ["error"]
+    assert outcome["scope"] == ["skipped"]
+    assert [[e.tag for e in c] for c in differential] == [[], ["failure"], ["skipped"], ["error"]]
+    assert differential[1][0].get("message") == "y[0]: expected 1, got 2"

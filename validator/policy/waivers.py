@@ -19,6 +19,7 @@ from validator.errors import Problem
 from validator.globs import matches
 from validator.policy.model import WAIVER_SCHEMA, Policy, Waiver
 from validator.tables import TableError, load_model
+from validator.text import well_formed
 
 __all__ = [
     "WaiverNotice",
@@ -122,7 +123,7 @@ def judge_waivers(
 def waiver_text(said: Mapping[str, str], unwaivable: Collection[str] = ()) -> str:
     """A waiver file with one waiver, from its keys as text. Raises `TableError` with all problems."""
     days = ("created", "expires")
-    lines = [f"{key} = {said[key] if key in days else json.dumps(said[key], ensure_ascii=False)}" for key in said]
+    lines = [f"{key} = {said[key] if key in days else _string(said[key])}" for key in said]
     text = "\n".join([f'schema = "{WAIVER_SCHEMA}"', "", "[[waivers]]", *lines]) + "\n"
     problems = [
         Problem(f"is no day such as 2027-01-31: {said[key]!r}", f"--{key}") for key in days if not _is_day(said[key])
@@ -134,6 +135,11 @@ def waiver_text(said: Mapping[str, str], unwaivable: Collection[str] = ()) -> st
         load_waivers({"waiver": text.encode()})
         return text
     raise TableError(*problems)
+
+
+def _string(text: str) -> str:
+    """A TOML basic string: JSON's escapes are TOML's, but for the one control character that JSON lets stand."""
+    return json.dumps(well_formed(text), ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _is_day(text: str) -> bool:

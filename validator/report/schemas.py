@@ -55,6 +55,9 @@ SCHEMAS: dict[str, Published] = {
     "diff": Published(
         "result of `validator diff` (validator/diff/1)", _of_name("validator.differential.document", "DiffDocument")
     ),
+    "review": Published(
+        "reviews/*.json of a bundle, `review` (validator/review/1)", _of_name("validator.verdict.review", "Review")
+    ),
     "bundle": Published("bundle.json (validator/bundle/1)", _of_type(BundleDocument)),
 }
 
