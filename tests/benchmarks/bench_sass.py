@@ -1,70 +1,86 @@
 """How long the audit of a compiled library takes and how much memory, beside `cuobjdump -sass` of the same file.
 
-    python tests/benchmarks/bench_sass.py [--wheel sgl-kernel] [--cache DIR] [--library GLOB] [--seconds 1200]
+    python tests/benchmarks/bench_sass.py [--file LIB.so | --wheel sgl-kernel] [--folder DIR] [--seconds 240]
 
-Downloads a wheel of the package index by name (half a gigabyte, once, into the cache folder), audits one of its shared
-libraries with an empty cache and again with a full one, then lets cuobjdump print the same library, for at most
-`--seconds`. Reports figures and never passes or fails: times depend on the machine and on what else runs there, so the
-ratios are the figures to compare. cuobjdump runs last and alone; a run that was cut off is a lower bound.
+Downloads a wheel of the package index by name (half a gigabyte, once, into the folder) unless a file is given. Measured
+one after the other: the audit with an empty cache and with a full one; the audit of a quarter, a half and all of the
+library's cubins, for what a kernel costs as they become more; and cuobjdump printing the library, for at most
+`--seconds`. Memory is that of all processes together (proportional set sizes), sampled while they run.
+
+cuobjdump rarely comes to its end: then its instructions are counted as they are printed, and what is reported is a
+bound (it took longer than that) and, named as such, an estimate from the share it printed. Run on a quiet machine;
+figures are reported, nothing passes or fails.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import fnmatch
 import json
 import os
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import zipfile
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from validator.ordering.sass import Tools
+from validator.ordering.sass.containers import Found, find_binaries
+from validator.ordering.sass.elf import Cubin
+
 AUDIT = """
-import json, resource, sys
+import json, sys
 from collections import Counter
 from pathlib import Path
 from validator.ordering.artifacts import Artifact, audit_artifacts
-path, cache = Path(sys.argv[1]), Path(sys.argv[2])
-audit = audit_artifacts([Artifact(path.name, path=path)], (), cache=cache)
-most = max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-print(json.dumps({
-    "kernels": len(audit.kernels), "skipped": len(audit.skipped), "memory": most * 1024,
-    "status": Counter(k.status.value for k in audit.kernels), "architectures": Counter(k.arch for k in audit.kernels),
-    "unknown": sum(sum(k.unknown.values()) for k in audit.kernels),
-}))
+if __name__ == "__main__":
+    path, jobs, cache = Path(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]) if len(sys.argv) > 3 else None
+    audit = audit_artifacts([Artifact(path.name, path=path)], (), jobs=jobs, cache=cache)
+    print(json.dumps({
+        "kernels": len(audit.kernels), "skipped": len(audit.skipped),
+        "status": Counter(k.status.value for k in audit.kernels),
+        "architectures": Counter(k.arch for k in audit.kernels),
+        "unknown": sum(sum(k.unknown.values()) for k in audit.kernels),
+    }))
 """
+EVERY = 0.1
+"""Seconds between two samples of memory."""
 
 
 class Run(NamedTuple):
     """One run of the audit."""
 
     seconds: float
+    memory: int
+    """Bytes, the most that all of its processes held together."""
     said: dict[str, object]
+
+
+class Printed(NamedTuple):
+    """One run of cuobjdump."""
+
+    seconds: float
+    ended: bool
+    instructions: int
+    """That it printed."""
+
+
+# -- what is measured ------------------------------------------------------------------------------------------------
 
 
 def download(name: str, folder: Path) -> Path:
     """The newest wheel of that name in `folder`, fetched if there is none."""
-    found = sorted(folder.glob(f"{name.replace('-', '_')}-*.whl"))
-    if not found:
-        command = [
-            sys.executable,
-            "-m",
-            "pip",
-            "download",
-            "--no-deps",
-            "--only-binary",
-            ":all:",
-            "-d",
-            str(folder),
-            name,
-        ]
-        subprocess.run(command, check=True, timeout=3600)
-        found = sorted(folder.glob(f"{name.replace('-', '_')}-*.whl"))
-    return found[-1]
+    pattern = f"{name.replace('-', '_')}-*.whl"
+    if not list(folder.glob(pattern)):
+        flags = ["--no-deps", "--only-binary", ":all:", "-d", str(folder)]
+        subprocess.run([sys.executable, "-m", "pip", "download", *flags, name], check=True, timeout=3600)
+    return sorted(folder.glob(pattern))[-1]
 
 
 def library(wheel: Path, pattern: str, folder: Path) -> Path:
@@ -79,63 +95,150 @@ def library(wheel: Path, pattern: str, folder: Path) -> Path:
     return target
 
 
-def audit(path: Path, cache: Path) -> Run:
-    start = time.perf_counter()
-    done = subprocess.run(
-        [sys.executable, "-c", AUDIT, str(path), str(cache)], check=True, capture_output=True, text=True, timeout=3600
-    )
-    return Run(time.perf_counter() - start, json.loads(done.stdout))
+def parts(path: Path, folder: Path) -> tuple[list[Path], int]:
+    """Archives of a quarter, a half and all of the library's cubins, and the instructions of all of them."""
+    shares = {folder / f"{name}.zip": step for name, step in (("quarter", 4), ("half", 2), ("all", 1))}
+    instructions = 0
+    with contextlib.ExitStack() as stack:
+        archives = {step: stack.enter_context(zipfile.ZipFile(out, "w")) for out, step in shares.items()}
+        cubins = (p for p in find_binaries(path, "", Tools.find()) if isinstance(p, Found) and p.kind == "cubin")
+        for number, piece in enumerate(cubins):
+            instructions += sum(section.size // 16 for section in Cubin(piece.data, "cubin").code_sections)
+            for step, archive in archives.items():
+                if number % step == 0:
+                    archive.writestr(f"{number}.{piece.arch}.cubin", piece.data)
+    return list(shares), instructions
 
 
-def printed(path: Path, most: float) -> tuple[float, bool, int]:
-    """Seconds that cuobjdump took, whether it came to its end, and the bytes it printed."""
-    from validator.ordering.sass import Tools
+# -- runs ------------------------------------------------------------------------------------------------------------
 
+
+def audit(path: Path, jobs: int, cache: Path | None = None) -> Run:
+    arguments = [str(path), str(jobs), *([str(cache)] if cache else [])]
+    with tempfile.TemporaryDirectory() as folder:
+        script = Path(folder) / "audit.py"  # a file: fresh interpreters import what started them
+        script.write_text(AUDIT)
+        start = time.perf_counter()
+        command = [sys.executable, str(script), *arguments]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process, watched(process.pid) as most:
+            out, _ = process.communicate(timeout=3600)
+        seconds = time.perf_counter() - start
+    if process.returncode:
+        raise SystemExit(f"the audit ended with {process.returncode}")
+    return Run(seconds, most[0], json.loads(out))
+
+
+@contextlib.contextmanager
+def watched(pid: int) -> Iterator[list[int]]:
+    """The most bytes that a process and all that it started held together, so far."""
+    most = [0]
+    done = threading.Event()
+
+    def sample() -> None:
+        while not done.wait(EVERY):
+            most[0] = max(most[0], sum(map(held, family(pid))))
+
+    thread = threading.Thread(target=sample)
+    thread.start()
+    try:
+        yield most
+    finally:
+        done.set()
+        thread.join()
+
+
+def family(pid: int) -> list[int]:
+    found = [pid]
+    for parent in found:
+        with contextlib.suppress(OSError):
+            for task in Path(f"/proc/{parent}/task").iterdir():
+                found += map(int, (task / "children").read_text().split())
+    return found
+
+
+def held(pid: int) -> int:
+    """Bytes of a process; memory that several share is split among them."""
+    with contextlib.suppress(OSError):
+        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                return int(line.split()[1]) * 1024
+    return 0
+
+
+def printed(path: Path, most: float) -> Printed:
+    """cuobjdump prints every instruction with one semicolon, and nothing else with any."""
     tool = Tools.find().cuobjdump
     if tool is None:
         raise SystemExit("cuobjdump is not here: pip install 'validator[sass]'")
     start = time.perf_counter()
-    with tempfile.TemporaryFile() as out:
-        process = subprocess.Popen([str(tool), "-sass", str(path)], stdout=subprocess.PIPE)
-        counter = subprocess.Popen(["wc", "-c"], stdin=process.stdout, stdout=out)
-        try:
-            process.wait(most)
-            ended = True
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-            ended = False
-        counter.wait()
-        out.seek(0)
-        size = int(out.read())
-    return time.perf_counter() - start, ended, size
+    instructions = 0
+    with subprocess.Popen([str(tool), "-sass", str(path)], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        stop = threading.Timer(most, process.kill)
+        stop.start()
+        while chunk := process.stdout.read(1 << 20):
+            instructions += chunk.count(b";")
+        ended = process.wait() == 0
+        stop.cancel()
+    return Printed(time.perf_counter() - start, ended, instructions)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--wheel", default="sgl-kernel")
-    parser.add_argument("--library", default="*/sm90/common_ops*.so")
-    parser.add_argument("--cache", type=Path, default=Path(tempfile.gettempdir()) / "validator-bench")
-    parser.add_argument("--seconds", type=float, default=1200.0)
-    options = parser.parse_args()
-    options.cache.mkdir(parents=True, exist_ok=True)
-    path = library(download(options.wheel, options.cache), options.library, options.cache)
-    print(f"{path.name}: {path.stat().st_size / 1e6:.0f} MB, {os.cpu_count()} cores")
+# -- report ----------------------------------------------------------------------------------------------------------
+
+
+def report_audits(path: Path, jobs: int) -> Run:
     with tempfile.TemporaryDirectory() as results:
-        cold, warm = (audit(path, Path(results)) for _ in range(2))
+        cold, warm = (audit(path, jobs, Path(results)) for _ in range(2))
     said = cold.said
     print(f"  {said['kernels']} kernels, {said['skipped']} skipped, {said['unknown']} unknown opcodes")
     for what in ("status", "architectures"):
         print("  " + ", ".join(f"{n} {k}" for k, n in sorted(Counter(said[what]).items())))
-    print(f"  audit, empty cache: {cold.seconds:.1f} s, {int(str(said['memory'])) / 1e9:.2f} GB")
+    print(f"  audit, empty cache: {cold.seconds:.1f} s, {cold.memory / 1e9:.2f} GB in all processes")
     print(f"  audit, full cache:  {warm.seconds:.1f} s, 1/{cold.seconds / warm.seconds:.0f} of it")
     if warm.said["status"] != said["status"]:
         print("  the two runs differ")
-    seconds, ended, size = printed(path, options.seconds)
-    more = "" if ended else " and was cut off"
-    least = "" if ended else "less than "
-    print(f"  cuobjdump -sass: {seconds:.0f} s{more}, {size / 1e6:.0f} MB of text")
-    print(f"  the audit takes {least}1/{seconds / cold.seconds:.1f} of it")
+    return cold
+
+
+def report_sizes(archives: list[Path], jobs: int) -> None:
+    for path in archives:
+        run = audit(path, jobs)
+        kernels = int(str(run.said["kernels"]))
+        print(
+            f"  {path.stem:>7} of the cubins: {kernels} kernels in {run.seconds:.1f} s, {kernels / run.seconds:.0f}/s"
+        )
+
+
+def report_printing(path: Path, seconds: float, instructions: int, cold: Run) -> None:
+    done = printed(path, seconds)
+    share = done.instructions / instructions if instructions else 0.0
+    if done.ended:
+        print(f"  cuobjdump -sass: {done.seconds:.0f} s; the audit takes 1/{done.seconds / cold.seconds:.1f} of it")
+        return
+    print(f"  cuobjdump -sass: stopped after {done.seconds:.0f} s, {share:.1%} of {instructions} instructions printed")
+    print(f"  bound: the audit takes less than 1/{done.seconds / cold.seconds:.1f} of it")
+    if share:
+        whole = done.seconds / share
+        print(f"  estimate, at the same speed to its end: {whole:.0f} s, the audit 1/{whole / cold.seconds:.0f} of it")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--file", type=Path)
+    parser.add_argument("--wheel", default="sgl-kernel")
+    parser.add_argument("--library", default="*/sm90/common_ops*.so", metavar="GLOB")
+    parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "validator-bench")
+    parser.add_argument("--seconds", type=float, default=240.0)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    options = parser.parse_args()
+    options.folder.mkdir(parents=True, exist_ok=True)
+    path = options.file or library(download(options.wheel, options.folder), options.library, options.folder)
+    print(f"{path.name}: {path.stat().st_size / 1e6:.0f} MB, {os.cpu_count()} cores, {options.jobs} processes")
+    cold = report_audits(path, options.jobs)
+    with tempfile.TemporaryDirectory() as folder:
+        archives, instructions = parts(path, Path(folder))
+        report_sizes(archives, options.jobs)
+    report_printing(path, options.seconds, instructions, cold)
 
 
 if __name__ == "__main__":
