@@ -166,46 +166,47 @@ def result() -> CheckResult:
     return replace(BASE, reason=verdict_reason(BASE.obligations))
 
 
+def hostile_result(text: str) -> CheckResult:
+    """A result in which everything the head or an artifact may name holds the given text."""
+    name = text[:100] or "x"
+    declared = name.encode("utf-8", "replace").decode()  # TOML holds no lone surrogates
+    where = Location(name, line=1, kernel=name)
+    return replace(
+        BASE,
+        change=replace(
+            BASE.change,
+            files=(FileChange(name, ChangeStatus.RENAMED, old_path=name, new_mode=0o120000),),
+            head_ref=name,
+            notes=(name,),
+        ),
+        manifest=manifest(
+            title=declared,
+            owners=[declared],
+            summary=declared,
+            isolation={"paths": [declared], "shared": [declared + "/shared"], "entry_points": [declared]},
+            switch={"kind": "env", "name": declared, "value": "on" + declared, "default": "off"},
+            kernels=[{"match": declared, "args": [{"name": declared, "role": "index"}]}],
+            claims=[{"metric": declared, "value": 1, "conditions": declared, "source": declared}],
+            references=[{"name": declared, "path": declared, "note": declared}],
+        ),
+        manifest_path=name,
+        obligations=(Obligation(name, name, Status.UNPROVEN, name, evidence=(name,)),),
+        evidence=(
+            Evidence(
+                name, "k", Strength.PTX, name, Status.UNPROVEN, {name: name}, {"contract": name}, (name,), (name,)
+            ),
+        ),
+        findings=(
+            Finding("a/b", Severity.ERROR, name, where, name, f"{name}\n{name}", (name,), (name,), 2, (where,)),
+            Finding("a/c", Severity.WARNING, name, where, name, name, (), (name,)),
+        ),
+        not_covered=(name,),
+        assumptions=(name,),
+        reproduce=name,
+    )
+
+
 @pytest.fixture
 def hostile() -> Callable[[str], CheckResult]:
-    """A result in which everything the head or an artifact may name holds the given text."""
-
-    def make(text: str) -> CheckResult:
-        name = text[:100] or "x"
-        declared = name.encode("utf-8", "replace").decode()  # TOML holds no lone surrogates
-        where = Location(name, line=1, kernel=name)
-        return replace(
-            BASE,
-            change=replace(
-                BASE.change,
-                files=(FileChange(name, ChangeStatus.RENAMED, old_path=name, new_mode=0o120000),),
-                head_ref=name,
-                notes=(name,),
-            ),
-            manifest=manifest(
-                title=declared,
-                owners=[declared],
-                summary=declared,
-                isolation={"paths": [declared], "shared": [declared + "/shared"], "entry_points": [declared]},
-                switch={"kind": "env", "name": declared, "value": "on" + declared, "default": "off"},
-                kernels=[{"match": declared, "args": [{"name": declared, "role": "index"}]}],
-                claims=[{"metric": declared, "value": 1, "conditions": declared, "source": declared}],
-                references=[{"name": declared, "path": declared, "note": declared}],
-            ),
-            manifest_path=name,
-            obligations=(Obligation(name, name, Status.UNPROVEN, name, evidence=(name,)),),
-            evidence=(
-                Evidence(
-                    name, "k", Strength.PTX, name, Status.UNPROVEN, {name: name}, {"contract": name}, (name,), (name,)
-                ),
-            ),
-            findings=(
-                Finding("a/b", Severity.ERROR, name, where, name, f"{name}\n{name}", (name,), (name,), 2, (where,)),
-                Finding("a/c", Severity.WARNING, name, where, name, name, (), (name,)),
-            ),
-            not_covered=(name,),
-            assumptions=(name,),
-            reproduce=name,
-        )
-
-    return make
+    """Makes `hostile_result`."""
+    return hostile_result

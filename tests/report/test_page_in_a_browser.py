@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.report.conftest import BASE
+from tests.report.conftest import BASE, hostile_result
 from tests.support.golden import UPDATE
 from validator.report.html import render_html
 from validator.report.reading import read_result
@@ -44,10 +44,11 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A result written by hand, and one from a real run."""
+    """A result written by hand, one from a real run, and one in which every name is an attack."""
     folder = tmp_path_factory.mktemp("pages")
     written = replace(BASE, reason=verdict_reason(BASE.obligations))
-    results = {"written": written, "run": read_result(HERE / "bundles" / "first")}
+    attack = "\"'><img src=x onerror=alert(1)><script>alert(2)</script><a href=javascript:alert(3)>x</a>"
+    results = {"written": written, "hostile": hostile_result(attack), "run": read_result(HERE / "bundles" / "first")}
     for name, result in results.items():
         (folder / f"{name}.html").write_text(render_html(result), "utf-8")
     return {name: folder / f"{name}.html" for name in results}
@@ -62,6 +63,7 @@ class Visit:
         self.requests: list[str] = []
         self.page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
         self.page.on("console", lambda m: self.console.append(m.text))
+        self.page.on("dialog", lambda d: self.console.append(f"dialog {d.message}"))
         self.page.on("pageerror", lambda e: self.console.append(str(e)))
         self.page.on("request", lambda r: self.requests.append(r.url))
         self.page.goto(path.as_uri())
@@ -69,7 +71,7 @@ class Visit:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("name", ["written", "run"])
+@pytest.mark.parametrize("name", ["written", "run", "hostile"])
 def test_quiet_alone_and_accessible(browser: Any, pages: dict[str, Path], name: str, width: int, scheme: str) -> None:
     visit = Visit(browser, pages[name], width, scheme)
     page = visit.page
