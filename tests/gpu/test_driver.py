@@ -98,6 +98,13 @@ def test_on_an_older_device(machine):
     assert "Old One has compute capability 8.6" in reason(open_device())
 
 
+def test_with_an_older_driver(machine):
+    new = "CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY"
+    hopper = SimpleNamespace(**{f"{new}_MAJOR": 9, f"{new}_MINOR": 0})
+    machine(fake(CUdevice_attribute=hopper, cuDriverGetVersion=lambda: (Result.CUDA_SUCCESS, 12080)))
+    assert reason(open_device()) == "the driver is for CUDA 12.8, 13.0 is needed"
+
+
 def test_modules_load_eagerly(machine):
     machine(fake())
     open_device()

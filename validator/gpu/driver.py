@@ -17,6 +17,8 @@ __all__ = ["Device", "DeviceError", "Function", "Launch", "NotHere", "Parameters
 
 LEAST_CAPABILITY = (9, 0)
 """Programmatic dependent launch exists from here on."""
+LEAST_DRIVER = 13000
+"""CUDA 13.0, as the driver API counts: the PTX beside this module needs it."""
 _OPT_IN_SHARED = 48 * 1024
 """Bytes of dynamic shared memory that need no permission."""
 
@@ -108,9 +110,12 @@ def _open(driver: Any, handle: Any) -> Device | NotHere:
     name = _call(driver, "cuDeviceGetName", 256, handle).split(b"\0")[0].decode()
     if (major, minor) < LEAST_CAPABILITY:
         return NotHere(f"{name} has compute capability {major}.{minor}, programmatic dependent launch needs 9.0")
+    version = _call(driver, "cuDriverGetVersion")
+    if version < LEAST_DRIVER:
+        return NotHere(f"the driver is for CUDA {version // 1000}.{version % 1000 // 10}, 13.0 is needed")
     context = _call(driver, "cuDevicePrimaryCtxRetain", handle)
     _call(driver, "cuCtxSetCurrent", context)
-    return Device(driver, handle, name, (major, minor))
+    return Device(driver, name, (major, minor), version)
 
 
 def _call(driver: Any, name: str, *args: Any) -> Any:
@@ -125,11 +130,10 @@ def _call(driver: Any, name: str, *args: Any) -> Any:
 class Device:
     """One device with one stream. Addresses are plain integers, sizes bytes."""
 
-    def __init__(self, driver: Any, handle: Any, name: str, capability: tuple[int, int]) -> None:
-        self._driver, self._handle = driver, handle
-        self.name, self.capability = name, capability
-        self.driver_version: int = _call(driver, "cuDriverGetVersion")
-        """As the driver API counts: 13000 is CUDA 13.0."""
+    def __init__(self, driver: Any, name: str, capability: tuple[int, int], driver_version: int) -> None:
+        """`driver_version` as the driver API counts: 13000 is CUDA 13.0."""
+        self._driver = driver
+        self.name, self.capability, self.driver_version = name, capability, driver_version
         self._stream = _call(driver, "cuStreamCreate", driver.CUstream_flags.CU_STREAM_NON_BLOCKING.value)
         self._modules: list[Any] = []
         self._memory: list[int] = []
