@@ -57,6 +57,8 @@ def audit_program(
         digest=digest or _digest(program),
         pdl=facts.declared_pdl,
         parameters=tuple(program.parameters),
+        # Only machine code has them: no part of what every front end has to know.
+        resources=dict(getattr(program, "resources", {})),
         always_waits=bool(facts.waits) and not leaves_unwaited(facts),
         triggers_early=triggers_early(facts),
     )

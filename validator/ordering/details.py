@@ -4,6 +4,7 @@ waits     [{kind, text, at}]
 early     [{access, memory, role, allowed, count, instruction, at, reason}]   before anything orders it
 movable   the same: behind the wait here, where a compiler may move it
 accesses  the same: all of global memory
+resources {registers, stack bytes, shared bytes}, where the artifact says so
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ def kernel_details(kernel: KernelAudit) -> dict[str, Any]:
         "early": [_row(r) for r in kernel.early],
         "movable": [_row(r) for r in kernel.movable],
         "accesses": [_row(r) for r in kernel.accesses],
+        "resources": dict(kernel.resources),
     }
 
 

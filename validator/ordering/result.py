@@ -97,6 +97,8 @@ class KernelAudit:
     """As the contract says the kernel is launched."""
     parameters: tuple[Parameter, ...] = ()
     """As the artifact declares them, in order: what a contract has to name."""
+    resources: dict[str, int] = field(default_factory=dict)
+    """What the kernel takes of the hardware, where the artifact says so: registers, stack bytes, shared bytes."""
     always_waits: bool = False
     """Every path of every block passes a grid wait: the grid cannot complete before its predecessor has."""
     triggers_early: bool = False

@@ -24,6 +24,7 @@ __all__ = [
     "cases",
     "counterexamples",
     "coverage",
+    "resources",
     "waits",
 ]
 
@@ -110,6 +111,12 @@ def accesses(evidence: Evidence, key: str) -> tuple[Access, ...]:
         )
         for r in _rows(evidence, key)
     )
+
+
+def resources(evidence: Evidence) -> dict[str, int]:
+    """What a kernel takes of the hardware; empty where nobody said."""
+    known = _mapping(evidence.details, "resources")
+    return {str(k): v for k, v in known.items() if isinstance(v, int) and not isinstance(v, bool)}
 
 
 def waits(evidence: Evidence) -> tuple[Wait, ...]:

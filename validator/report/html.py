@@ -119,6 +119,7 @@ def _environment() -> Environment:
         "strengths": STRENGTHS,
         "words": words,
         "case_rows": _case_rows,
+        "resources": details.resources,
         "fixed_dims": _fixed,
     }
     return environment

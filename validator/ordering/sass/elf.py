@@ -41,6 +41,7 @@ _MAX_THREADS, _PARAM_CBANK, _REQNTID, _KPARAM_INFO, _BRANCH_TARGETS, _KPARAM_INF
     0x34,
     0x45,
 )
+_PER_FUNCTION = {0x2F: "registers", 0x11: "stack bytes"}
 _ARCH_OPTION = re.compile(rb"-arch[ =]+sm_(\d{2,3}[af]?)\b")
 
 
@@ -293,6 +294,23 @@ class Cubin:
         return Kernel(
             entry.name, code, section.index, tuple(parameters), base, size, required, most, targets, functions
         )
+
+    def resources(self, kernel: str) -> dict[str, int]:
+        """`registers` and `stack bytes` (spills among them) of a thread, `shared bytes` of a CTA."""
+        shared = self.section(f".nv.shared.{kernel}")
+        return {**self._per_function.get(kernel, {}), "shared bytes": shared.size if shared else 0}
+
+    @cached_property
+    def _per_function(self) -> dict[str, dict[str, int]]:
+        """Function → EIATTR_REGCOUNT and EIATTR_FRAME_SIZE, which stand in the file's own `.nv.info`."""
+        info = self.section(".nv.info")
+        found: dict[str, dict[str, int]] = {}
+        for attribute, payload in self._info(info) if info else ():
+            if attribute in _PER_FUNCTION and len(payload) >= 8:
+                index, value = struct.unpack_from("<II", payload)
+                if index < len(self.symbols):
+                    found.setdefault(self.symbols[index].name, {})[_PER_FUNCTION[attribute]] = value
+        return found
 
     def _info(self, section: Section) -> Iterator[tuple[int, bytes]]:
         """Records of `.nv.info.*`: format byte, attribute byte, a 16-bit value, or a length and that many bytes."""

@@ -64,6 +64,7 @@ class SassProgram:
         self.block_size = kernel.block_size
         self.max_block_size = kernel.max_block_size
         self.digest = digest_of(kernel)
+        self.resources = cubin.resources(kernel.name)
         self._section = instructions
         self._lines = lines
         self._relocations = _relocations(cubin, kernel)
