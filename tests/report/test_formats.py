@@ -293,7 +293,7 @@ def test_sarif_has_rules_with_pages_and_suppressions_with_reasons(result: CheckR
     said = [n["message"]["text"] for n in run["invocations"][0]["toolExecutionNotifications"]]
     assert "differential/kda_decode* is unproven: no CPU model" in said
     assert "not covered: what ptxas makes of it" in said
-    assert run["versionControlProvenance"][0]["revisionId"] == result.change.head
+    assert run["properties"] == {"head": result.change.head, "base": result.change.base}
 
 
 def test_junit_has_a_case_for_every_obligation_and_every_differential_case(result: CheckResult) -> None:

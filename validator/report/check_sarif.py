@@ -22,8 +22,6 @@ def render_sarif(result: CheckResult) -> str:
     undecided += [f"not covered: {text}" for text in result.not_covered]
     reasons = {w.finding: waiver_line(w) for w in result.waivers if w.applied}
     log = findings_log(result.findings, "check", f"{result.verdict}: {result.reason}", (), reasons, undecided)
-    run = log["runs"][0]
-    run["versionControlProvenance"] = [
-        {"repositoryUri": ".", "revisionId": result.change.head, "mappedTo": {"uriBaseId": "%SRCROOT%"}}
-    ]
+    # Not `versionControlProvenance`: that wants the repository's URI, and nobody here knows one.
+    log["runs"][0]["properties"] = {"head": result.change.head, "base": result.change.base}
     return to_json(log)
