@@ -14,6 +14,7 @@ from heapq import heappop, heappush
 
 from validator.ordering.dataflow import Flow
 from validator.ordering.program import Edge, Event, EventKind
+from validator.ordering.remembered import remembering_edges
 from validator.ordering.slices import first_value
 from validator.ordering.threads import Threads
 
@@ -127,6 +128,11 @@ class Masks:
             return first
         second = self.threads.holds(edge.also, last)[0]
         return first | second if edge.either else first & second
+
+    @cached_property
+    def remembering(self) -> dict[tuple[int, int], frozenset[int]]:
+        """(block, number of the edge) → places one of which a thread has passed that takes the edge."""
+        return remembering_edges(self.flow)
 
     @cached_property
     def _exits(self) -> dict[int, list[tuple[int, int]]]:

@@ -215,7 +215,7 @@ def _global_sources(event: Event, access: Access, provenance: Provenance) -> tup
 
 
 def _compilers_own(source: Source) -> bool:
-    """Whether memory is a table of CUDA's mathematical functions (`__cudart_i2opi_f`): a reserved name, never written."""
+    """Whether it is a table of CUDA's mathematical functions (`__cudart_i2opi_f`): a reserved name, never written."""
     return source.root[0] == "symbol" and not source.chain and str(source.root[-1]).startswith("__cudart_")
 
 

@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 from validator.ordering.dataflow import Flow, registers
 from validator.ordering.program import Const, Op, Operand, Operation, Reg
 
-__all__ = ["LoadSlices", "Node", "Slices", "Solver", "WordSlices", "first_value"]
+__all__ = ["LoadSlices", "Node", "Slices", "Solver", "WordSlices", "first_value", "scalar"]
 
 Node = tuple[int, Reg]
 T = TypeVar("T")
@@ -182,6 +182,9 @@ _ARITHMETIC: dict[Op, Callable[[list[int]], int]] = {
 }
 
 
+_SCALAR = frozenset((*_ARITHMETIC, Op.COMPARE, Op.SELECT, Op.LOP3))
+
+
 def first_value(flow: Flow, operand: Operand, index: int) -> int | None:
     """Value of an operand the first time instruction `index` runs, None when it cannot be told.
 
@@ -214,20 +217,32 @@ def _first(flow: Flow, operand: Operand, index: int, path: tuple[Node, ...]) -> 
 
 
 def _first_of(flow: Flow, operation: Operation, index: int, path: tuple[Node, ...]) -> tuple[int | None, bool]:
-    rule = _ARITHMETIC.get(operation.op)
-    compares = operation.op is Op.COMPARE and isinstance(operation.attr, tuple)
-    if (rule is None and not compares) or not operation.args:
+    if operation.op not in _SCALAR or not operation.args:
         return None, False
     parts = [_first(flow, arg, index, path) for arg in operation.args]
     met = any(again for _, again in parts)
     if operation.op is Op.AND and any(value == 0 for value, _ in parts):
         return 0, met
     values = [value for value, _ in parts if value is not None]
-    if len(values) != len(parts) or any(v < 0 for v in values[1:] if operation.op in (Op.SHL, Op.SHR)):
-        return None, met
-    if rule is None:
-        return _compared(operation.attr, values), met
-    return rule(values) & ((1 << operation.width) - 1), met
+    return (scalar(operation, values) if len(values) == len(parts) else None), met
+
+
+def scalar(operation: Operation, values: list[int]) -> int | None:
+    """Result of an operation on known values, None when it cannot be told."""
+    op, attr = operation.op, operation.attr
+    if op is Op.COMPARE:
+        return _compared(attr, values)
+    if op is Op.SELECT and len(values) == 3:
+        return values[0] if values[2] & 1 else values[1]
+    ones = (1 << operation.width) - 1
+    if op is Op.LOP3 and isinstance(attr, int) and len(values) == 3:
+        rows = (row for row in range(8) if attr >> row & 1)
+        terms = [[v if row >> (2 - k) & 1 else ~v for k, v in enumerate(values)] for row in rows]
+        return sum(1 << bit for bit in range(operation.width) if any(all(v >> bit & 1 for v in t) for t in terms))
+    rule = _ARITHMETIC.get(op)
+    if rule is None or (op in (Op.SHL, Op.SHR) and values[1] < 0):
+        return None
+    return rule(values) & ones
 
 
 _RELATIONS: dict[str, Callable[[int, int], bool]] = {

@@ -2,8 +2,9 @@
 
 `Order` answers the same question for any kind of passing place (a grid wait, the exit of a polling loop): which
 threads may stand at an instruction without having passed one, themselves or through a barrier. Barriers are assumed
-to carry order, then every one whose reason does not hold is dropped, until nothing changes. That is sound because the
-first thread ever to pass a barrier must have been let through by one that was ordered earlier in time.
+to carry order, and branches on what a thread remembers (`ordering.remembered`) to be taken behind a wait; then every
+one whose reason does not hold is dropped, until nothing changes. That is sound because the first thread ever to pass a
+barrier, or to take such a branch, must have been let through by something that was ordered earlier in time.
 """
 
 from __future__ import annotations
@@ -48,13 +49,18 @@ class Order:
         carriers = [
             (c, everyone & ~masks.threads.holds(c.event.guard, c.event.index)[1]) for c in self.barriers.carriers
         ]
+        cleared_edges = dict.fromkeys(masks.remembering, everyone)
         while True:
             clears = Clears(self.own)
             for carrier, cleared in carriers:
                 index = carrier.event.index
                 clears[index] = clears.get(index, 0) | cleared
             self.at_events = clears
-            state = masks.solve(clears, self.edges)
+            edges = dict(cleared_edges)
+            for place, passed in self.edges.items():
+                edges[place] = edges.get(place, 0) | passed
+            state = masks.solve(clears, edges)
+            behind = self._behind(state, clears)
             turn = Turn(state, clears)
             kept: list[tuple[Carrier, int]] = []
             for carrier, cleared in carriers:
@@ -63,11 +69,26 @@ class Order:
                 self.carriers[carrier.event.index] = (carrier, source)
                 if reached:
                     kept.append((carrier, reached))
-            if kept == carriers:
+            if kept == carriers and behind == cleared_edges:
+                self.edges = edges
                 alive = {c.event.index for c, _ in kept}
                 self.carriers = {index: found for index, found in self.carriers.items() if index in alive}
                 return state
-            carriers = kept
+            carriers, cleared_edges = kept, behind
+
+    def _behind(self, state: list[int], clears: Clears) -> dict[tuple[int, int], int]:
+        """Threads that have passed when they take an edge, because all places that let them had them passed."""
+        masks = self.masks
+        result: dict[tuple[int, int], int] = {}
+        for edge, places in masks.remembering.items():
+            passed = masks.everyone
+            for place in places:
+                # Compilers set the flag just before the wait too; what counts is how the thread leaves the block.
+                number = masks.flow.block_of(place)
+                block = masks.flow.blocks[number]
+                passed &= ~state[number] | clears.between(block.start, block.stop)
+            result[edge] = passed
+        return result
 
     def before(self, index: int) -> int:
         """Threads that may stand just before an instruction without having passed."""
