@@ -19,6 +19,7 @@ import contextlib
 import fnmatch
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -172,11 +173,14 @@ def printed(path: Path, most: float) -> Printed:
         raise SystemExit("cuobjdump is not here: pip install 'validator[sass]'")
     start = time.perf_counter()
     instructions = 0
-    with subprocess.Popen([str(tool), "-sass", str(path)], stdout=subprocess.PIPE) as process:
+    # In a session of its own: it starts nvdisasm, which has to end with it.
+    with subprocess.Popen(
+        [str(tool), "-sass", str(path)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
+    ) as process:
         assert process.stdout is not None
-        stop = threading.Timer(most, process.kill)
+        stop = threading.Timer(most, os.killpg, (process.pid, signal.SIGKILL))
         stop.start()
-        while chunk := process.stdout.read(1 << 20):
+        while chunk := process.stdout.read1(1 << 20):
             instructions += chunk.count(b";")
         ended = process.wait() == 0
         stop.cancel()

@@ -9,7 +9,7 @@ import pytest
 
 from validator.ordering.sass import SassError, Settlement
 from validator.ordering.sass.codes import CLASSES, Class, class_of
-from validator.ordering.sass.disassemble import Decoder, Instruction
+from validator.ordering.sass.disassemble import Instruction, decoder_for
 from validator.ordering.sass.elf import Cubin
 from validator.ordering.sass.scan import check_agreement, scan
 
@@ -33,10 +33,12 @@ def printed(tools, path):
 
 def compare(tools, path):
     cubin = Cubin(path.read_bytes(), path.name)
-    decoder = Decoder(tools, cubin.sm)
+    decoder = decoder_for(tools, cubin.sm)
     wanted = printed(tools, path)
     names = 0
-    for kernel in cubin.kernels():
+    kernels = list(cubin.kernels())
+    decoder.learn(kernel.code for kernel in kernels)
+    for kernel in kernels:
         decoded = decoder.decode(kernel.code)
         lines = wanted[kernel.name]
         assert len(decoded) == len(lines)
