@@ -35,10 +35,12 @@ def test_what_is_read_gives_the_same_document(result: CheckResult, tmp_path: Pat
 
 
 def test_any_text_survives_the_way_there_and_back(hostile: Callable[[str], CheckResult], tmp_path: Path) -> None:
-    for number, text in enumerate(("\x1b[2J", "\u202e", "a\r\nb", "<script>", "\udcff")):
+    for number, text in enumerate(("\x1b[2J", "\u202e", "a\r\nb", "<script>", "\udcff", "\udd00")):
         save_bundle(hostile(text), tmp_path / str(number))
         read = read_result(tmp_path / str(number))
         assert check_document(read) == read_document(tmp_path / str(number))
+        said = [p.what for p in verify_bundle(tmp_path / str(number)) if "is not the id" in p.what]
+        assert said == []
 
 
 def test_a_bundle_of_the_first_version_is_still_read() -> None:

@@ -192,5 +192,6 @@ def finding_document(finding: Finding) -> FindingDocument:
         "steps": list(finding.steps),
         "count": finding.count,
         "others": [_location(o) for o in finding.others],
-        "identity": list(finding.identity),
+        # Only where the document says it as it is: an id has to follow from it.
+        "identity": list(finding.identity) if all(well_formed(i) == i for i in finding.identity) else [],
     }

@@ -127,7 +127,7 @@ def _result(finding: Finding, rule: int, reasons: Mapping[str, str]) -> dict[str
 
 def _hash(finding: Finding) -> str:
     """Stable over runs: of names alone, so that moved lines do not open the same alert again."""
-    return hashlib.sha256(finding.id.encode("utf-8", "surrogateescape")).hexdigest()[:16]
+    return hashlib.sha256(finding.id.encode("utf-8", "backslashreplace")).hexdigest()[:16]
 
 
 def _steps(finding: Finding) -> list[dict[str, Any]]:

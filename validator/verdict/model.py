@@ -77,6 +77,14 @@ def worst(statuses: list[Status] | tuple[Status, ...]) -> Status:
     return max(statuses, key=_ORDER.index) if statuses else Status.UNPROVEN
 
 
+def _octets(text: str) -> bytes:
+    """Bytes of a path as they were; a surrogate that no path leads to (a document may hold one) as it stands."""
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogatepass")
+
+
 @dataclass(frozen=True, slots=True)
 class Location:
     """Where a finding points. All fields optional but `path`."""
@@ -123,7 +131,7 @@ class Finding:
         """Stable id: rule plus 12 hex digits over the identity."""
         key = self.identity or (self.where.path, self.where.kernel or "", self.message)
         text = chr(0).join((self.rule, *key))
-        digest = hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
+        digest = hashlib.sha256(_octets(text)).hexdigest()
         return f"{self.rule}:{digest[:12]}"
 
 
