@@ -49,6 +49,18 @@ def test_what_cannot_be_read_is_said_and_the_rest_goes_on(tmp_path):
     assert all(s.reason for s in audit.skipped)
 
 
+def test_a_function_of_another_file_may_wait():
+    """What comes before its call is early for certain, what comes behind it is left open."""
+    calls = kernel("one").replace(b"griddepcontrol.wait;", b"call elsewhere;")
+    calls = calls.replace(b".visible", b".extern .func elsewhere();\n.visible")
+    (audited,) = audit_artifacts([("k.ptx", calls)], (CONTRACT,)).kernels
+    severities = {f.message.partition(" ")[0]: f.severity for f in audited.findings if f.rule.startswith("order/early")}
+    assert severities == {"'x'": Severity.ERROR, "'out'": Severity.UNPROVEN}
+    printing = calls.replace(b"elsewhere", b"vprintf")
+    (audited,) = audit_artifacts([("k.ptx", printing)], (CONTRACT,)).kernels
+    assert {f.severity for f in audited.findings if f.rule.startswith("order/early")} == {Severity.ERROR}
+
+
 def test_ptx_is_known_by_its_content():
     audit = audit_artifacts([("kernels", kernel("one"))], (CONTRACT,))
     assert audit.kernels[0].status is Status.REFUTED

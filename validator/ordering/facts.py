@@ -21,7 +21,7 @@ from validator.ordering.threads import Threads, describe
 from validator.ordering.waits import Order, grid_order
 from validator.verdict.model import Location, Severity
 
-__all__ = ["Early", "Facts", "place"]
+__all__ = ["HARMLESS_CALLS", "Early", "Facts", "place"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +70,11 @@ def _masks(flow: Flow, block: tuple[int, int, int] | None) -> Masks:
             break
     return masks
 
+
+HARMLESS_CALLS = frozenset({"vprintf", "__assertfail", "__assert_fail", "malloc", "free", "cnpGetErrorName"})
+"""Runtime functions that wait for nothing and touch no argument of the kernel but what they are handed to print."""
+
+_CALLED = "a function that is not looked into is called before it, and may wait"
 
 _WARP_MET = (
     "another lane of its warp has waited; whether the lanes met again behind it (`__syncwarp`) does not show in "
@@ -126,6 +131,17 @@ class Facts:
     def order(self) -> Order:
         """Behind the grid waits."""
         return grid_order(self.masks, self.barriers)
+
+    @cached_property
+    def certain_order(self) -> Order:
+        """Behind the grid waits, if every function that is not looked into waits: what is missed here surely is."""
+        called = [e for e in self.events(EventKind.CALL) if e.name not in HARMLESS_CALLS]
+        if not called:
+            return self.order
+        clears = dict(self.order.own)
+        for event in called:
+            clears[event.index] = clears.get(event.index, 0) | self.masks.executing(event)
+        return Order(self.masks, self.barriers, clears)
 
     @cached_property
     def touches(self) -> list[Touch]:
@@ -185,10 +201,17 @@ class Facts:
                 continue
             if missing:
                 judgement = judge(touch)
-                if judgement.severity is Severity.ERROR and not flag and self._warp_met(touch.event, missing):
-                    judgement = Judgement(False, Severity.UNPROVEN, _WARP_MET)
+                if judgement.severity is Severity.ERROR and not flag:
+                    doubt = self._doubt(touch.event, missing)
+                    judgement = Judgement(False, Severity.UNPROVEN, doubt) if doubt else judgement
                 result.append(Early(touch, missing, judgement, flag))
         return result
+
+    def _doubt(self, event: Event, missing: int) -> str:
+        """Why an access that nothing orders may be in order all the same; empty when there is no reason."""
+        if not self.certain_order.missing(event):
+            return _CALLED
+        return _WARP_MET if self._warp_met(event, missing) else ""
 
     def _warp_met(self, event: Event, missing: int) -> bool:
         """Machine code only: every early thread has a lane in its warp that has waited.

@@ -35,15 +35,18 @@ def leaves_unwaited(facts: Facts) -> list[tuple[int, int]]:
 
 
 def leaves_by_known_branches(facts: Facts) -> bool:
-    """Whether every thread has such a way out without an indirect branch, of which nothing says who goes where."""
-    order, masks = facts.order, facts.masks
+    """Whether every thread has such a way out past every call that is not looked into and every indirect branch.
+
+    Nothing says whether the one waits, nor which threads the other sends where.
+    """
+    order, masks = facts.certain_order, facts.masks
     closed = {
         (number, k): masks.everyone
         for number, block in enumerate(facts.flow.blocks)
         for k, edge in enumerate(block.successors)
         if len(block.successors) > 1 and edge.condition is None
     }
-    if not closed:
+    if not closed and order is facts.order:
         return True
     state = masks.solve(order.at_events, {**order.edges, **closed})
     left = 0

@@ -147,7 +147,9 @@ class Declarations:
         if kind == "symbol":
             space, name = str(source.root[1]), str(source.root[-1])
             what = "constant variable" if space == Space.CONST else "module variable"
-            if space in (Space.SHARED, Space.CLUSTER):
+            if space == Space.LOCAL:
+                what = "local memory"
+            elif space in (Space.SHARED, Space.CLUSTER):
                 what = "shared variable" if name else "shared memory"
             through = "through a pointer in " if source.chain else ""
             return f"{through}{what}{' ' * bool(name)}{name}, which no argument leads to"

@@ -9,7 +9,7 @@ Good: `trigger(); wait(); if (blockIdx.x >= n) return; …`
 
 Mend it by waiting before the early return. A wait in one thread of each block is enough.
 
-What an indirect branch decides is left open (`unproven`): nothing says which threads go where.
+What an indirect branch or an unknown function decides is left open (`unproven`).
 
 Not seen: a step in which nothing further back can still be running; give `[[steps]]` then.
 """
@@ -45,7 +45,7 @@ def check(facts: Facts) -> Iterable[Finding]:
         facts,
         [t.index for t in facts.triggers],
         "the kernel triggers its dependants and "
-        + ("can end" if known else "may end, by the way an indirect branch goes,")
+        + ("can end" if known else "may end, by the way an indirect branch or a call goes,")
         + " without waiting for its own predecessor"
         + (f" (exit at {facts.at(exits[0][0])})" if facts.waits else ""),
         identity=("trigger",),

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from validator.ordering.facts import Facts
+from validator.ordering.facts import HARMLESS_CALLS, Facts
 from validator.ordering.findings import finding
 from validator.ordering.program import EventKind
 from validator.rule import Rule
@@ -24,9 +24,6 @@ from validator.verdict.model import Finding, Severity
 __all__ = ["RULE", "check"]
 
 RULE = Rule("order/unknown-instruction", "an instruction is not understood", Severity.UNPROVEN)
-
-HARMLESS_CALLS = frozenset({"vprintf", "__assertfail", "__assert_fail", "malloc", "free", "cnpGetErrorName"})
-"""Runtime functions that touch none of the kernel's arguments but what they are handed to print."""
 
 
 def check(facts: Facts) -> Iterable[Finding]:
