@@ -85,7 +85,7 @@ class Visibility:
     ) -> None:
         for mutant, result in zip(waiting, self._runner.mistaken(case, list(waiting.values())), strict=False):
             # A mistake that breaks the reference itself would not go unnoticed.
-            if result is None or self._runner.judged(inputs, expected, result):
+            if result is None or not self._runner.accepted(inputs, expected, result):
                 self.visible.add(mutant)
 
 

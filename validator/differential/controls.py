@@ -50,10 +50,10 @@ def controls(runner: Runner, inputs: Inputs, expected: Mapping[str, Expected], o
             told = f"{control} of {name}"
             if _equal(wrong, want):
                 same.append(told)
-            elif runner.judged(inputs, expected, {**right, name: wrong}):
-                refused.append(told)
-            else:
+            elif runner.accepted(inputs, expected, {**right, name: wrong}):
                 passed.append(told)
+            else:
+                refused.append(told)
     return Controlled(tuple(refused), tuple(passed), tuple(same))
 
 

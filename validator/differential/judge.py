@@ -9,7 +9,7 @@ by element, so a wrong row cannot hide in a large result, and small rows cannot 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from validator.differential.faults import Fault, FaultKind
-from validator.differential.numbers import Array, eps_of, is_float, smallest
+from validator.differential.numbers import Array, eps_of, is_float, largest, smallest
 from validator.manifest.contract import KernelContract, Tolerance
 
-__all__ = ["Expected", "judge", "ulp_distance", "yardstick"]
+__all__ = ["Expected", "Spread", "accepts", "judge", "ulp_distance", "yardstick"]
 
 F64 = NDArray[np.float64]
 
@@ -44,8 +44,29 @@ def judge(contract: KernelContract, expected: Mapping[str, Expected], got: Mappi
     """Every fault of these outputs; metadata first."""
     faults = []
     for name, want in expected.items():
-        faults += _metadata(name, want, got.get(name)) or list(_values(contract, name, want, got[name]))
+        faults += _metadata(name, want, got.get(name)) or [
+            _fault(wrong, name, got[name]) for wrong in _wrong(contract, want, got[name])
+        ]
     return faults
+
+
+@np.errstate(all="ignore")
+def accepts(contract: KernelContract, expected: Mapping[str, Expected], got: Mapping[str, Array]) -> bool:
+    """Whether `judge` finds no fault; cheaper where nobody asks which."""
+    return not any(
+        _metadata(name, want, got.get(name)) or next(_wrong(contract, want, got[name]), None)
+        for name, want in expected.items()
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Wrong:
+    """Elements of an output that are wrong in one way."""
+
+    kind: FaultKind
+    where: NDArray[np.bool_]
+    due: Array
+    figures: dict[str, int | float | str]
 
 
 def _metadata(name: str, want: Expected, got: Array | None) -> list[Fault]:
@@ -57,16 +78,41 @@ def _metadata(name: str, want: Expected, got: Array | None) -> list[Fault]:
     return []
 
 
-def _values(contract: KernelContract, name: str, want: Expected, got: Array) -> Iterator[Fault]:
+_CHUNK = 1 << 16
+"""Elements that are compared at a time where all of them are right: no temporary array is larger."""
+
+
+def _plainly_right(tolerance: Tolerance, want: Expected, got: Array) -> bool:
+    """Every element is within the narrowest of all limits, so every pool of them is: what honest results are."""
+    if tolerance.policy != "relative-to-baseline" or not is_float(got.dtype):
+        return False
+    limit, top = _narrowest(tolerance), largest(got.dtype)
+    parts = (got, want.exact, want.yardstick, want.unspecified)
+    flat = [np.ravel(part) for part in parts]
+    for start in range(0, got.size, _CHUNK):
+        have, exact, yard, free = (part[start : start + _CHUNK] for part in flat)
+        due = np.abs(exact) <= top  # neither NaN nor infinite, here and in the type itself
+        if not np.all(free | (due & (np.abs(have.astype(np.float64) - exact) <= limit * yard))):
+            return False
+    return True
+
+
+def _narrowest(tolerance: Tolerance) -> float:
+    return min(tolerance.rms_ratio, _ALONE * tolerance.max_ratio)
+
+
+def _wrong(contract: KernelContract, want: Expected, got: Array) -> Iterator[_Wrong]:
     tolerance = contract.tolerance
     if tolerance.policy == "property":
         return  # a checker of the base revision decides, see `Runner.judged`
+    if _plainly_right(tolerance, want, got):
+        return
     judged = ~want.unspecified
     if not is_float(got.dtype):
         away = np.abs(got.astype(np.float64) - want.native.astype(np.float64))
         bad = judged & (away > np.maximum(want.yardstick, tolerance.atol if tolerance.policy == "absolute" else 0))
         if bad.any():
-            yield _fault(FaultKind.VALUE, name, bad, got, want.native, {})
+            yield _Wrong(FaultKind.VALUE, bad, want.native, {})
         return
     wide = got.astype(np.float64)
     native = want.native.astype(np.float64)
@@ -82,14 +128,14 @@ def _values(contract: KernelContract, name: str, want: Expected, got: Array) -> 
     if not (here & due).all():
         bad = judged & (_class(wide) != _class(rounded)) & (_class(wide) != _class(native))
         if bad.any():
-            yield _fault(FaultKind.CLASS, name, bad, got, rounded, {})
+            yield _Wrong(FaultKind.CLASS, bad, rounded, {})
     finite = judged & here & due & np.isfinite(want.exact)
-    yield from _within(tolerance, name, want, got, wide, native, finite)
+    yield from _within(tolerance, want, got, wide, native, finite)
 
 
 def _within(
-    tolerance: Tolerance, name: str, want: Expected, got: Array, wide: F64, native: F64, finite: NDArray[np.bool_]
-) -> Iterator[Fault]:
+    tolerance: Tolerance, want: Expected, got: Array, wide: F64, native: F64, finite: NDArray[np.bool_]
+) -> Iterator[_Wrong]:
     match tolerance.policy:
         case "exact":
             bad = finite & (wide != native)
@@ -98,31 +144,29 @@ def _within(
         case "absolute":
             bad = finite & (np.abs(wide - want.exact) > tolerance.atol + tolerance.rtol * np.abs(want.exact))
         case _:
-            yield from _relative(tolerance, name, want, got, finite)
+            yield from _relative(tolerance, want, wide, finite)
             return
     if bad.any():
-        yield _fault(FaultKind.VALUE, name, bad, got, native, {"policy": tolerance.policy})
+        yield _Wrong(FaultKind.VALUE, bad, native, {"policy": tolerance.policy})
 
 
-def _relative(
-    tolerance: Tolerance, name: str, want: Expected, got: Array, finite: NDArray[np.bool_]
-) -> Iterator[Fault]:
-    error = np.where(finite, np.abs(got.astype(np.float64) - want.exact), 0.0)
+def _relative(tolerance: Tolerance, want: Expected, wide: F64, finite: NDArray[np.bool_]) -> Iterator[_Wrong]:
+    error = np.where(finite, np.abs(wide - want.exact), 0.0)
     yard = np.where(finite, want.yardstick, 0.0)
-    if np.all(error <= min(tolerance.rms_ratio, _ALONE * tolerance.max_ratio) * yard):
+    if np.all(error <= _narrowest(tolerance) * yard):
         return  # then every pool of them is within its limit too
     whole = float(_ratio(error, yard, None))
-    bad = np.zeros(got.shape, bool)
+    bad = np.zeros(wide.shape, bool)
     worst = 0.0
     if whole > tolerance.rms_ratio * _widened(yard):
         bad |= error > tolerance.max_ratio * yard
         worst = whole
-    for axes, along in _slices(got.ndim):
+    for axes, along in _slices(wide.ndim):
         ratio = _ratio(error, yard, axes)
         over = ratio > tolerance.rms_ratio * _ALONE
         if np.any(over):
             worst = max(worst, float(np.where(over, ratio, 0).max()))
-            bad |= _spread_back(over, along, got.ndim) & (error > tolerance.rms_ratio * yard)
+            bad |= _spread_back(over, along, wide.ndim) & (error > tolerance.rms_ratio * yard)
     row = np.sqrt(np.mean(yard**2, axis=-1, keepdims=True)) if yard.ndim else yard
     bad |= finite & (error > _ALONE * tolerance.max_ratio * np.maximum(row, yard))
     if bad.any():
@@ -131,7 +175,7 @@ def _relative(
             "error / yardstick": _short(worst),
             "rms error / yardstick, whole": _short(whole),
         }
-        yield _fault(FaultKind.VALUE, name, bad & finite, got, want.exact, figures)
+        yield _Wrong(FaultKind.VALUE, bad & finite, want.exact, figures)
 
 
 def _slices(axes: int) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
@@ -181,25 +225,43 @@ def _class(values: F64) -> NDArray[np.int8]:
     return found
 
 
-@np.errstate(all="ignore")
-def yardstick(exact: F64, native: Array, probes: list[F64]) -> F64:
-    """What an honest implementation may be off by: its rounding, the trusted one's error, the input's own rounding."""
-    if not is_float(native.dtype):
-        return _whole_steps(native, probes)
-    rounding = 0.5 * eps_of(native.dtype) * np.abs(exact)
-    trusted = native.astype(np.float64) - exact
-    moved = [np.square(_finite(p - exact)) for p in probes]
-    spread = np.mean(moved, axis=0) if moved else np.zeros(exact.shape)
-    total = np.square(_finite(rounding)) + np.square(_finite(trusted)) + spread
-    return np.asarray(np.sqrt(total) + smallest(native.dtype))
+class Spread:
+    """How far the reference moves when its inputs move by a rounding error; one result at a time is looked at."""
+
+    def __init__(self, exact: F64, native: Array) -> None:
+        self._exact, self._native = exact, native
+        self._moved = np.zeros(exact.shape)
+        self._count = 0
+
+    @np.errstate(all="ignore")
+    def add(self, probe: Array) -> None:
+        """One more result, of inputs that were moved."""
+        wide = probe.astype(np.float64, copy=False)
+        self._count += 1
+        if is_float(self._native.dtype):
+            self._moved += np.square(_finite(wide - self._exact))
+        else:
+            self._moved = np.maximum(self._moved, np.abs(wide - self._native.astype(np.float64)))
+
+    @np.errstate(all="ignore")
+    def yardstick(self) -> F64:
+        """What an honest implementation may be off by: rounding, the trusted one's error, the input's own rounding."""
+        exact, native = self._exact, self._native
+        if not is_float(native.dtype):
+            # An integer that a rounding error moves by one step (a value on an edge) may be off by that step.
+            return np.where((self._moved == 1) & (native.dtype.kind != "b"), 1.0, 0.0)
+        total = self._moved / max(self._count, 1)
+        total += np.square(_finite(0.5 * eps_of(native.dtype) * np.abs(exact)))
+        total += np.square(_finite(native.astype(np.float64) - exact))
+        return np.asarray(np.sqrt(total) + smallest(native.dtype))
 
 
-def _whole_steps(native: Array, probes: list[F64]) -> F64:
-    """Integers that a rounding error moves by one step (a quantised value on an edge) may be off by that step."""
-    if not probes or native.dtype.kind == "b":
-        return np.zeros(native.shape)
-    moved = np.max([np.abs(p - native.astype(np.float64)) for p in probes], axis=0)
-    return np.where(moved == 1, 1.0, 0.0)
+def yardstick(exact: F64, native: Array, probes: Iterable[Array]) -> F64:
+    """`Spread.yardstick` over these results."""
+    spread = Spread(exact, native)
+    for probe in probes:
+        spread.add(probe)
+    return spread.yardstick()
 
 
 def _finite(values: F64) -> F64:
@@ -220,16 +282,15 @@ def ulp_distance(a: Array, b: Array) -> NDArray[np.int64]:
     return np.asarray(np.minimum(np.abs(ordered(a) - ordered(b)), 1 << 62), dtype=np.int64)
 
 
-def _fault(
-    kind: FaultKind, name: str, bad: NDArray[np.bool_], got: Array, want: Array, figures: dict[str, int | float | str]
-) -> Fault:
+def _fault(wrong: _Wrong, name: str, got: Array) -> Fault:
     """The worst bad element, and where the bad ones are."""
-    wide, due = got.astype(np.float64), want.astype(np.float64)
+    bad = wrong.where
+    wide, due = got.astype(np.float64), wrong.due.astype(np.float64)
     distance = np.where(bad, np.nan_to_num(np.abs(wide - due), nan=np.inf), -1.0)
     at = np.unravel_index(int(np.argmax(distance)), got.shape) if got.ndim else ()
     place = f"{name}[{', '.join(map(str, at))}]" if at else name
     message = f"{place}: expected {_short(due[at])}, got {_short(wide[at])}; {where(bad)}"
-    return Fault(kind, name, message, {"bad elements": int(bad.sum()), "of": int(bad.size), **figures})
+    return Fault(wrong.kind, name, message, {"bad elements": int(bad.sum()), "of": int(bad.size), **wrong.figures})
 
 
 def _short(value: Any) -> str:

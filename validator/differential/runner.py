@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from validator.differential.buffers import PATTERNS, Placed, code_of, place, poi
 from validator.differential.cases import Case, Inputs, build, float_arguments, is_written, judged_arguments
 from validator.differential.errors import DifferentialError
 from validator.differential.faults import Fault, FaultKind
-from validator.differential.judge import Expected, judge, yardstick
+from validator.differential.judge import Expected, Spread, accepts, judge
 from validator.differential.numbers import Array, Source, derived, eps_of, is_float
 from validator.differential.shapes import shape_of
 from validator.manifest.contract import KernelContract, Role
@@ -30,8 +31,8 @@ _FILLED = frozenset({Role.OUTPUT, Role.WORKSPACE})
 """Roles whose contents before the call mean nothing, so they are poisoned."""
 
 
-_AT_ONCE = 64 << 20
-"""Bytes of arguments that may wait in the channel at once."""
+_AT_ONCE = 1 << 20
+"""Bytes of arguments that are worth one exchange for several calls; beyond, each call is let go of before the next."""
 
 
 def _probes(inputs: Inputs) -> int:
@@ -80,28 +81,30 @@ class Runner:
 
     def expect(self, case: Case, inputs: Inputs) -> dict[str, Expected]:
         """What is right for these inputs. Raises `ReferenceFailed`."""
-        aliases = self.aliases(case)
-        ((native, old_native),) = self._trusted(self.baseline, [inputs], aliases, 1)
-        exact, old_exact, probes = native, old_native, []
+        ((native, old_native),) = self._trusted(self.baseline, [inputs], self.aliases(case), 1)
         if self.wide:
-            moved = [self._moved(_widened(inputs), case, index) for index in range(_probes(inputs))]
             try:
-                (exact, old_exact), *rest = self._trusted(self.reference, [_widened(inputs), *moved], aliases, 0)
-                probes = [outputs for outputs, _ in rest]
+                return self._expected(case, _widened(inputs), native, old_native)
             except ReferenceFailed:
                 self.wide = False
-        if not self.wide:
-            moved = [self._moved(inputs, case, index) for index in range(_probes(inputs))]
-            (exact, _), *rest = self._trusted(self.reference, [inputs, *moved], aliases, 1)
-            probes = [outputs for outputs, _ in rest]
+        return self._expected(case, inputs, native, {})
+
+    def _expected(self, case: Case, inputs: Inputs, native: Outputs, old_native: Outputs) -> dict[str, Expected]:
+        """The reference on these inputs and on some that lie a rounding error beside them."""
+        moved = (self._moved(inputs, case, index) for index in range(_probes(inputs)))
+        results = self._trusted(self.reference, chain([inputs], moved), self.aliases(case), 0 if self.wide else 1)
+        exact, old_exact = next(results)
+        wide = {name: exact[name].astype(np.float64, copy=False) for name in native}
+        spreads = {name: Spread(wide[name], array) for name, array in native.items()}
+        for outputs, _ in results:
+            for name, spread in spreads.items():
+                spread.add(outputs[name])
         expected = {}
         for name, array in native.items():
-            wide = exact[name].astype(np.float64)
             unspecified = np.zeros(array.shape, bool)
-            if name in old_native and self.wide:
+            if name in old_native:
                 unspecified = _same(array, old_native[name]) & _same(exact[name], old_exact[name])
-            yard = yardstick(wide, array, [p[name].astype(np.float64) for p in probes])
-            expected[name] = Expected(wide, array, yard, unspecified)
+            expected[name] = Expected(wide[name], array, spreads[name].yardstick(), unspecified)
         return expected
 
     def mistaken(self, case: Case, several: list[Inputs]) -> list[Outputs | None]:
@@ -145,9 +148,16 @@ class Runner:
 
     def judged(self, inputs: Inputs, expected: Mapping[str, Expected], outputs: Outputs) -> list[Fault]:
         """Every fault of these outputs. Under the policy `property`, the checker decides about values."""
-        faults = judge(self.contract, expected, outputs)
-        if self.checker is None or faults:
-            return faults
+        return judge(self.contract, expected, outputs) or self._checked(inputs, expected, outputs)
+
+    def accepted(self, inputs: Inputs, expected: Mapping[str, Expected], outputs: Outputs) -> bool:
+        """Whether `judged` finds no fault; cheaper where nobody asks which."""
+        return accepts(self.contract, expected, outputs) and not self._checked(inputs, expected, outputs)
+
+    def _checked(self, inputs: Inputs, expected: Mapping[str, Expected], outputs: Outputs) -> list[Fault]:
+        """What the checker says."""
+        if self.checker is None:
+            return []
         # Outputs that only the result fills say nothing beforehand; the checker gets the inputs and the results.
         given = {n: v for n, v in inputs.items() if self.contract.values[n][0] not in _FILLED}
         placed = place({**given, **{f"result {n}": outputs[n] for n in expected}})
@@ -253,26 +263,33 @@ class Runner:
         return {**passed, **poison}, poison
 
     def _trusted(
-        self, worker: Worker, several: list[Inputs], aliases: dict[str, str], which: int
-    ) -> list[tuple[Outputs, Outputs]]:
+        self, worker: Worker, several: Iterable[Inputs], aliases: dict[str, str], which: int
+    ) -> Iterator[tuple[Outputs, Outputs]]:
         """For each: (results, what the outputs held before). Raises `ReferenceFailed`."""
-        return [
-            (results := self._results(worker, placed, reply), {n: v for n, v in poison.items() if n in results})
-            for placed, poison, reply in self._asked(worker, several, aliases, which)
-        ]
+        for placed, poison, reply in self._asked(worker, several, aliases, which):
+            results = self._results(worker, placed, reply)
+            yield results, {n: v for n, v in poison.items() if n in results}
 
     def _asked(
-        self, worker: Worker, several: list[Inputs], aliases: dict[str, str], which: int
-    ) -> list[tuple[Placed, Outputs, Reply]]:
-        """For each: where it lay, what the outputs held before, what came back; one exchange if they are small."""
-        prepared = [self._prepared(inputs, which) for inputs in several]
-        placed = [place(passed, None, aliases) for passed, _ in prepared]
-        calls = [p.call(0) for p in placed]
-        if sum(sum(p.lengths) for p in placed) <= _AT_ONCE:
-            replies = worker.call_many(calls)
-        else:
-            replies = [worker.call(call) for call in calls]
-        return list(zip(placed, (poison for _, poison in prepared), replies, strict=True))
+        self, worker: Worker, several: Iterable[Inputs], aliases: dict[str, str], which: int
+    ) -> Iterator[tuple[Placed, Outputs, Reply]]:
+        """For each: where it lay, what the outputs held before, what came back; small ones in one exchange."""
+        waiting: list[tuple[Placed, Outputs]] = []
+        for inputs in several:
+            passed, poison = self._prepared(inputs, which)
+            waiting.append((place(passed, None, aliases), poison))
+            if sum(sum(placed.lengths) for placed, _ in waiting) > _AT_ONCE:
+                yield from self._exchanged(worker, waiting)
+                waiting = []
+        yield from self._exchanged(worker, waiting)
+
+    def _exchanged(
+        self, worker: Worker, waiting: list[tuple[Placed, Outputs]]
+    ) -> Iterator[tuple[Placed, Outputs, Reply]]:
+        if waiting:
+            replies = worker.call_many([placed.call(0) for placed, _ in waiting])
+            for (placed, poison), reply in zip(waiting, replies, strict=True):
+                yield placed, poison, reply
 
     def _results(self, worker: Worker, placed: Placed, reply: Reply) -> Outputs:
         """A trusted function's outputs; what it returns is taken as it is."""

@@ -107,7 +107,7 @@ class Reply:
     result: Result | None = None
     detail: str = ""
     """Untrusted text: what the callable raised, or what ended it."""
-    payload: bytes = b""
+    payload: bytes | bytearray = b""
 
 
 class _Listed(Protocol):
@@ -437,7 +437,7 @@ class _Exchange:
 
     def _close(self) -> None:
         """The payload is here too."""
-        data = bytes(self._in)
+        data = self._in
         if self._kind is self._expected:
             reply = Reply(Outcome.OK, payload=data)
         else:
