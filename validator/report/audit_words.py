@@ -155,7 +155,8 @@ def launch_unknown(kernel: KernelAudit) -> bool:
 
 def apart(kernels: Iterable[KernelAudit]) -> tuple[list[KernelAudit], list[KernelAudit]]:
     """(to be shown one by one, to be counted only because nothing but their launch is open)."""
-    kept, counted = [], []
+    kept: list[KernelAudit] = []
+    counted: list[KernelAudit] = []
     for kernel in kernels:
         (counted if launch_unknown(kernel) else kept).append(kernel)
     return (kept, counted) if len(counted) > COUNTED else ([*kept, *counted], [])
