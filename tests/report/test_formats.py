@@ -37,6 +37,7 @@ ATTACKS = [
     "-->\n\n# pass\n\n| a | b |\n| --- | --- |",
     "\u202egnp.exe\u2066\u200b",
     "\udcff\udc80",
+    "\udd00",
     "```\nnot code\n```",
     "https://evil.example www.evil.example",
     "[click](javascript:alert(1))",

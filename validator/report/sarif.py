@@ -17,7 +17,7 @@ from validator.report.words import by_weight
 from validator.rule import Rule
 from validator.rules import NoPage, all_rules, page
 from validator.text import fenced, shorten, visible
-from validator.verdict.model import Finding, Location, Severity, Status
+from validator.verdict.model import Finding, Location, Severity, Status, octets
 
 __all__ = ["MAX_RESULTS", "findings_log"]
 
@@ -127,7 +127,7 @@ def _result(finding: Finding, rule: int, reasons: Mapping[str, str]) -> dict[str
 
 def _hash(finding: Finding) -> str:
     """Stable over runs: of names alone, so that moved lines do not open the same alert again."""
-    return hashlib.sha256(finding.id.encode("utf-8", "backslashreplace")).hexdigest()[:16]
+    return hashlib.sha256(octets(finding.id)).hexdigest()[:16]
 
 
 def _steps(finding: Finding) -> list[dict[str, Any]]:
@@ -161,7 +161,7 @@ def _physical(where: Location) -> dict[str, Any]:
 
 def _uri(path: str) -> str:
     """A relative reference: percent-encoded bytes, no scheme, no leading slash."""
-    raw = path.encode("utf-8", "surrogateescape").lstrip(b"/")
+    raw = octets(path).lstrip(b"/")
     return quote(raw, safe="/-._~") or "."
 
 

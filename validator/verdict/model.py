@@ -21,6 +21,7 @@ __all__ = [
     "Status",
     "Strength",
     "Verdict",
+    "octets",
     "worst",
 ]
 
@@ -77,7 +78,7 @@ def worst(statuses: list[Status] | tuple[Status, ...]) -> Status:
     return max(statuses, key=_ORDER.index) if statuses else Status.UNPROVEN
 
 
-def _octets(text: str) -> bytes:
+def octets(text: str) -> bytes:
     """Bytes of a path as they were; a surrogate that no path leads to (a document may hold one) as it stands."""
     try:
         return text.encode("utf-8", "surrogateescape")
@@ -131,7 +132,7 @@ class Finding:
         """Stable id: rule plus 12 hex digits over the identity."""
         key = self.identity or (self.where.path, self.where.kernel or "", self.message)
         text = chr(0).join((self.rule, *key))
-        digest = hashlib.sha256(_octets(text)).hexdigest()
+        digest = hashlib.sha256(octets(text)).hexdigest()
         return f"{self.rule}:{digest[:12]}"
 
 
