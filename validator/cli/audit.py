@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 __all__ = ["audit"]
 
 FORMATS = ("text", "json", "markdown", "sarif")
+JOBS = 8
+"""Processes unless more are asked for: each takes some 200 MB."""
 
 
 @click.command()
@@ -27,7 +29,7 @@ FORMATS = ("text", "json", "markdown", "sarif")
 @click.option("--output", "outputs", multiple=True, metavar="FORMAT=PATH", help="Also write a file; repeatable.")
 @click.option("--init-contract", is_flag=True, help="Print a contract to fill in instead of a report.")
 @click.option("--against", metavar="OLD.json", help="Also say what changed since an earlier audit.")
-@click.option("--jobs", type=click.IntRange(1, 256), help="Processes. [default: one per core]")
+@click.option("--jobs", type=click.IntRange(1, 256), help="Processes. [default: one per core, at most 8]")
 @click.option("--cache", metavar="DIR", help="Keep results of files here and reuse those of unchanged ones.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress, and no report on stdout but the verdict.")
 def audit(
@@ -64,7 +66,7 @@ def audit(
             declared,
             steps,
             kernel_glob=kernels or None,
-            jobs=jobs or os.cpu_count() or 1,
+            jobs=jobs or min(os.cpu_count() or 1, JOBS),
             progress=progress,
             cache=Path(cache) if cache else None,
         )
