@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
 
+import validator.differential.judge as judge_module
 from validator.differential.faults import Fault, FaultKind
-from validator.differential.judge import Expected, judge, ulp_distance, where, yardstick
+from validator.differential.judge import Expected, accepts, judge, ulp_distance, where, yardstick
+from validator.differential.numbers import dtype_of
 from validator.manifest.contract import KernelContract
 
 
@@ -116,3 +119,44 @@ def test_places_are_told_in_words() -> None:
     bad = np.zeros((4, 32), bool)
     bad[:, 30:] = True
     assert where(bad) == "8 of 128 elements are wrong, only the last 2 of 32 along axis 1"
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float8_e4m3fn"])
+@pytest.mark.parametrize("chunk", [7, 1 << 16])
+def test_the_short_way_of_right_results_judges_as_the_long_way_does(
+    dtype: str, chunk: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Errors on both sides of every limit, NaN, infinities, values at the end of the type, elements left free."""
+    rng = np.random.default_rng(5)
+    short = 0
+    for _ in range(300):
+        exact = rng.standard_normal((5, 9)) * 10.0 ** rng.uniform(-6, 5)
+        if rng.random() < 0.4:
+            exact[rng.integers(5), rng.integers(9)] = rng.choice([np.nan, np.inf, -np.inf, 1e39, 65519.0, 447.0])
+        with np.errstate(all="ignore"):
+            native = exact.astype(dtype_of(dtype))
+            want = expected(exact, native, noise=1e-3)["out"]
+            away = want.yardstick * rng.standard_normal(exact.shape) * rng.choice([0.3, 2.0, 20.0])
+            got = (exact + away).astype(native.dtype)
+        want = replace(want, unspecified=rng.random(exact.shape) < rng.choice([0.0, 0.2]))
+        monkeypatch.setattr(judge_module, "_CHUNK", chunk)
+        quick = judge(contract(), {"out": want}, {"out": got})
+        assert accepts(contract(), {"out": want}, {"out": got}) is (quick == [])
+        with np.errstate(all="ignore"):
+            short += judge_module._plainly_right(contract().tolerance, want, got)
+        with monkeypatch.context() as patched:
+            patched.setattr(judge_module, "_plainly_right", lambda *_: False)
+            assert judge(contract(), {"out": want}, {"out": got}) == quick
+    assert 20 < short < 280
+
+
+def test_a_spread_takes_one_result_after_the_other() -> None:
+    native = X.astype(np.float32)
+    probes = [X * (1 + 1e-6 * np.random.default_rng(seed).standard_normal(X.shape)) for seed in range(4)]
+    moved = np.mean([(p - X) ** 2 for p in probes], axis=0)
+    own, rounding = native - X, 0.5 * np.finfo(np.float32).eps * np.abs(X)
+    np.testing.assert_allclose(yardstick(X, native, iter(probes)), np.sqrt(moved + own**2 + rounding**2), rtol=1e-9)
+    whole = np.rint(X * 10)
+    edges = [whole, whole + (np.arange(32) % 4 == 0), whole + 2 * (np.arange(32) % 8 == 0)]
+    steps = yardstick(whole, whole.astype(np.int8), edges)
+    assert np.array_equal(steps[0] == 1, (np.arange(32) % 4 == 0) & (np.arange(32) % 8 != 0))
