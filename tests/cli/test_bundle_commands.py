@@ -65,6 +65,13 @@ def test_report_renders_every_format_and_writes_files(cli: Cli, bundle: Path, tm
     assert (bundle / "summary.html").read_text("utf-8") == done.out
 
 
+def test_markdown_keeps_the_limit_that_is_asked_for(cli: Cli, bundle: Path) -> None:
+    done = cli("report", str(bundle), "--format", "markdown", "--markdown-limit", "2000")
+    assert done.code == 0
+    assert len(done.out) <= 2000
+    assert "limited to 2,000 characters" in done.out
+
+
 def test_report_says_what_changed_since_an_earlier_run(cli: Cli, bundle: Path, tmp_path: Path) -> None:
     first = sound()
     save_bundle(replace(first, policy_digest="sha256:" + "0" * 64), tmp_path / "earlier")

@@ -15,8 +15,15 @@ __all__ = ["report"]
 @click.argument("bundle", metavar="BUNDLE")
 @click.option("--format", "format_", type=click.Choice(FORMATS), default="text", show_default=True, help="On stdout.")
 @click.option("--output", "outputs", multiple=True, metavar="FORMAT=PATH", help="Also write a file; repeatable.")
+@click.option(
+    "--markdown-limit",
+    "limit",
+    type=click.IntRange(min=2000),
+    metavar="CHARACTERS",
+    help="Longest Markdown: 65536 for a comment, 1000000 for a job summary.  [default: 65536]",
+)
 @click.option("--against", metavar="BUNDLE", help="An earlier run: the page says what changed since.")
-def report(bundle: str, format_: str, outputs: tuple[str, ...], against: str | None) -> int:
+def report(bundle: str, format_: str, outputs: tuple[str, ...], limit: int | None, against: str | None) -> int:
     """Render the result that BUNDLE holds.
 
     A format never changes a verdict, and this command judges nothing: `validator verify` says whether the bundle can be
@@ -33,6 +40,6 @@ def report(bundle: str, format_: str, outputs: tuple[str, ...], against: str | N
     result = read_result(Path(bundle))
     if against:
         result = since(read_result(Path(against)), result)
-    write_outputs(files, lambda kind: render(result, kind))
-    emit(render(result, format_, interactive=True))
+    write_outputs(files, lambda kind: render(result, kind, limit=limit))
+    emit(render(result, format_, interactive=True, limit=limit))
     return 0

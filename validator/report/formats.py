@@ -24,12 +24,19 @@ _RENDERERS = {
 FORMATS = tuple(_RENDERERS)
 
 
-def render(result: CheckResult, kind: str, *, interactive: bool = False) -> str:
-    """One format. Only text that goes to stdout may be coloured and fitted to a terminal."""
+def render(result: CheckResult, kind: str, *, interactive: bool = False, limit: int | None = None) -> str:
+    """One format. Only text that goes to stdout may be coloured and fitted to a terminal.
+
+    `limit`: of Markdown, in characters; None: what a comment on GitHub holds.
+    """
     if interactive and kind == "text":
         from validator.report.text import for_stdout
 
         return for_stdout(result)
+    if limit is not None and kind == "markdown":
+        from validator.report.markdown import render_markdown
+
+        return render_markdown(result, limit)
     module, _, name = _RENDERERS[kind].partition(":")
     renderer: Callable[[CheckResult], str] = getattr(importlib.import_module(module), name)
     return renderer(result)

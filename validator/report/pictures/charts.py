@@ -221,4 +221,6 @@ def blast_radius(result: CheckResult) -> Picture | None:
         f"Reached through {', '.join(reach[:4])}; edits {plural(len(existing), 'existing file')} "
         f"({sum(f.lines for f in existing):,} lines) and brings {plural(len(added), 'new file')}."
     )
+    read = next((e.summary for e in result.evidence if e.id == "isolation/blast-radius"), None)
+    says += f" Read from source: {read}." if read else " Who imports it was not examined."
     return canvas.picture("Blast radius: who can reach it, what it edits, what is its own", says)
