@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import compileall
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +12,7 @@ from typing import Any
 
 import pytest
 
+import validator.demo
 from validator.demo import SCENARIOS, build_repository
 
 ROOT = Path(__file__).parents[1]
@@ -70,3 +73,15 @@ def test_what_stands_there_is_not_overwritten(tmp_path: Path) -> None:
 def test_repositories_are_the_same_on_every_machine(tmp_path: Path) -> None:
     first, second = (build_repository(SCENARIOS[0], tmp_path / name) for name in ("one", "two"))
     assert first == second
+
+
+def test_bytecode_that_pip_wrote_beside_the_fixtures_is_no_part_of_a_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = build_repository(SCENARIOS[0], tmp_path / "plain")
+    installed = tmp_path / "installed"
+    shutil.copytree(ROOT / "fixtures/demo", installed)
+    assert compileall.compile_dir(installed, quiet=1)
+    assert list(installed.rglob("*.pyc"))
+    monkeypatch.setattr(validator.demo, "resource", lambda name: installed)
+    assert build_repository(SCENARIOS[0], tmp_path / "compiled") == plain

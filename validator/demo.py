@@ -88,13 +88,18 @@ def build_repository(scenario: Scenario, folder: Path) -> tuple[str, str]:
         return made.hexsha
 
     with repository:
-        shutil.copytree(source / "base", folder, dirs_exist_ok=True)
+        _lay(source / "base", folder)
         base = commit("The service as it is")
         repository.head.reference = repository.create_head("change")
         for layer in scenario.layers:
-            shutil.copytree(source / layer, folder, dirs_exist_ok=True)
+            _lay(source / layer, folder)
         head = commit(f"Demo change: {scenario.title}")
     return base, head
+
+
+def _lay(source: Path, folder: Path) -> None:
+    """Copy what ships; pip compiles the Python files of whatever it installs, and that bytecode is no part of it."""
+    shutil.copytree(source, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
 
 
 @contextmanager
