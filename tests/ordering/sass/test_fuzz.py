@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import functools
+import io
 import struct
+import zipfile
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from validator.ordering.sass import SassError, SassProgram
+from validator.ordering.sass import Limits, SassError, SassProgram, Tools
+from validator.ordering.sass.containers import Found, find_binaries
 from validator.ordering.sass.disassemble import Decoder, Instruction
 from validator.ordering.sass.elf import Cubin
 from validator.ordering.sass.lines import LineTable
@@ -93,6 +96,38 @@ def test_fields_that_lie(data, draw):
 @given(st.sampled_from(DATA), st.integers(0, 1 << 15))
 def test_files_that_end_early(data, size):
     survives(data[: size % len(data)])
+
+
+def archive():
+    raw = io.BytesIO()
+    with zipfile.ZipFile(raw, "w", zipfile.ZIP_DEFLATED) as out:
+        out.writestr("pkg/a.cubin", DATA[0])
+        out.writestr("../../b.cubin", DATA[1])
+        out.writestr("k.ptx", b".version 8.8\n.target sm_90a\n.address_size 64\n")
+        out.writestr("fat.so", b"\x50\xed\x55\xba" + bytes(60))
+    return raw.getvalue()
+
+
+ARCHIVE = archive()
+
+
+@BOUNDED
+@given(st.lists(st.tuples(st.integers(0, len(ARCHIVE) - 1), st.integers(0, 255)), max_size=12), st.integers(0, 400))
+def test_archives_that_changed(changes, missing):
+    """Nothing but values and `SassError` comes out, and never more than the archive is allowed to hold."""
+    changed = bytearray(ARCHIVE[: len(ARCHIVE) - missing] if missing % 3 == 0 else ARCHIVE)
+    for at, value in changes:
+        if at < len(changed):
+            changed[at] = value
+    try:
+        pieces = list(find_binaries(bytes(changed), "fuzzed", Tools(), Limits(total_bytes=1 << 20)))
+    except SassError as error:
+        pieces, said = [], error.problems
+    else:
+        said = ()
+    assert all(p.where and p.what for p in said)
+    assert sum(len(p.data) for p in pieces if isinstance(p, Found)) <= 1 << 20
+    assert all(p.artifact.startswith("fuzzed!") for p in pieces)
 
 
 def test_whole_files_do_read():
