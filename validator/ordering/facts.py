@@ -76,6 +76,8 @@ HARMLESS_CALLS = frozenset({"vprintf", "__assertfail", "__assert_fail", "malloc"
 
 _CALLED = "a function that is not looked into is called before it, and may wait"
 
+_MET = "it waits for an mbarrier at which threads arrive that have waited; whether it needs all of them does not show"
+
 _WARP_MET = (
     "another lane of its warp has waited; whether the lanes met again behind it (`__syncwarp`) does not show in "
     "machine code"
@@ -211,7 +213,24 @@ class Facts:
         """Why an access that nothing orders may be in order all the same; empty when there is no reason."""
         if not self.certain_order.missing(event):
             return _CALLED
+        if self._met and not Order(self.masks, self.barriers, {**self.order.own, **self._met}).missing(event):
+            return _MET
         return _WARP_MET if self._warp_met(event, missing) else ""
+
+    @cached_property
+    def _met(self) -> dict[int, int]:
+        """Waits for a phase that the waiting thread arrived at itself, as others did that had waited for the grid.
+
+        Whether the phase needs the arrivals of those hangs on the count that the mbarrier was given.
+        """
+        arrivals = {e.index for e in self.events(EventKind.MBARRIER_ARRIVE)}
+        result: dict[int, int] = {}
+        for event in self.events(EventKind.MBARRIER_WAIT):
+            own = event.parity is None or self.slices.of(event.parity, event.index) & arrivals
+            others = self.barriers.mbarriers.arrivals(event) if own else []
+            if any(self.masks.executing(a) & ~self.order.missing(a) for a in others):
+                result[event.index] = self.masks.executing(event)
+        return result
 
     def _warp_met(self, event: Event, missing: int) -> bool:
         """Machine code only: every early thread has a lane in its warp that has waited.

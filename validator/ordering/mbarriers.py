@@ -77,6 +77,11 @@ class Mbarriers:
         """Whether some arrival may be on any mbarrier."""
         return any(e.kind is EventKind.MBARRIER_ARRIVE and e.index not in self.identities for e in self._events)
 
+    def arrivals(self, wait: Event) -> list[Event]:
+        """Arrivals at the mbarrier that an event waits for; empty when it cannot be told which one that is."""
+        name = self.identities.get(wait.index)
+        return self._users.get(name, ([], []))[0] if name is not None else []
+
     def label(self, event: Event) -> str:
         """The mbarrier of an event in words."""
         root, offset = self.identities[event.index]

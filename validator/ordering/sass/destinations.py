@@ -57,6 +57,9 @@ def _count(instruction: Instruction) -> int:
         if base == "LDG" and "256" in mods:
             return 4
         return max(1, access_bytes(instruction) // 4)
+    if base == "SYNCS":
+        # The token of an arrival is a 64-bit state with the phase on top.
+        return 2 if "ARRIVE" in mods else 1
     if base in _DOUBLE:
         return 1 if "32" in mods else 2
     if "WIDE" in mods or ("64" in mods and base not in ("SHF", "USHF", "MUFU", "I2F", "ISETP", "UISETP")):
