@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import tempfile
 from collections.abc import Mapping, Sequence
 from datetime import date
 from pathlib import Path
@@ -49,11 +51,22 @@ def line_of_edit(tree: Tree, path: str, at: str) -> int:
     return found[0]
 
 
+@functools.cache
+def _kept() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix="validator-test-")
+
+
+@functools.cache
+def _repository() -> RepositoryBuilder:
+    """One for all tests of a process: most of the files of all changes are the same."""
+    return RepositoryBuilder(Path(_kept().name), bare=True)
+
+
 def context_of(base: Tree, head: Tree, folder: Path) -> StageContext:
-    """The change as a stage sees it, from a real repository."""
-    builder = RepositoryBuilder(folder, bare=True)
+    """The change as a stage sees it, from a real repository. `folder` is its work folder."""
+    builder = _repository()
     first = builder.commit(base, branch="main")
     builder.commit(head, first, branch="change")
-    change = open_change(folder, "main", "change")
+    change = open_change(builder.path, "main", "change")
     policy = policy_from_tree(change.base_tree)
     return StageContext(change, policy, look_up(change, policy, None).manifest, TODAY, 0, folder, lambda _: None)

@@ -69,6 +69,8 @@ class RepositoryBuilder:
     object_format: str = "sha1"
     bare: bool = False
     marks: dict[str, str] = field(default_factory=dict)
+    written: dict[bytes, str] = field(default_factory=dict)
+    """Content → object id of what this builder wrote."""
 
     def __post_init__(self) -> None:
         options = ["--bare"] if self.bare else []
@@ -126,4 +128,6 @@ class RepositoryBuilder:
     def _object(self, node: Node) -> str:
         if node.mode == 0o160000:
             return node.data.decode()
-        return self.git("hash-object", "-w", "--stdin", data=node.data)
+        if node.data not in self.written:
+            self.written[node.data] = self.git("hash-object", "-w", "--stdin", data=node.data)
+        return self.written[node.data]

@@ -34,7 +34,8 @@ __all__ = ["run"]
 _NOT_SHOWN = (
     "what C extensions, `__getattr__` and other dynamic lookups do",
     "that attributes which only the head stores are not looked up by packages outside the tree",
-    "exceptions that an evaluated and dropped condition may raise",
+    "that what was read a moment before in the same function is not removed or replaced in between",
+    "classes outside the tree whose constructors call back, or whose subclasses leave out the constructor above",
     "code that reads docstrings, or the text of annotations of functions without a decorator",
     "code that lists all attributes or fields of an object (`vars`, `asdict`, `repr`, pickling)",
 )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from enum import StrEnum
 from itertools import groupby
 
-from validator.isolation.offpath.nodes import inert, origin_of
+from validator.isolation.offpath.nodes import inert, origin_of, ranks
 
 __all__ = ["Context", "Difference", "Kind", "Residue", "compare"]
 
@@ -73,10 +74,12 @@ class Context:
     inside: str = ""
     owner: ast.ClassDef | None = None
     """The class as the head has it."""
+    decorated: bool = False
+    """Whether a decorator may look at the function."""
 
-    def enter(self, kind: str, name: str, owner: ast.ClassDef | None = None) -> Context:
+    def enter(self, kind: str, name: str, owner: ast.ClassDef | None = None, *, decorated: bool = False) -> Context:
         """The context of a definition inside this one."""
-        return Context(kind, f"{self.inside}.{name}" if self.inside else name, owner)
+        return Context(kind, f"{self.inside}.{name}" if self.inside else name, owner, decorated)
 
 
 Judge = Callable[[ast.stmt, Context], "Sequence[Residue | Difference]"]
@@ -112,7 +115,9 @@ class _Comparison:
         a, b = [dump(s) for s in base], [dump(s) for s in head]
         if a == b:
             return
-        moved = set(a) & set(b)
+        ranked = [set(zip(texts, ranks(body), strict=True)) for texts, body in ((a, base), (b, head))]
+        moved = {text for text, _ in ranked[0] & ranked[1]}
+        moved |= {dump(s) for s in base if _standard(s)} & set(b)
         for tag, i1, i2, j1, j2 in SequenceMatcher(None, a, b, autojunk=False).get_opcodes():
             if tag == "equal":
                 continue
@@ -177,7 +182,7 @@ class _Comparison:
             return
         inner = at
         if isinstance(head, ast.FunctionDef | ast.AsyncFunctionDef):
-            inner = at.enter("function", head.name)
+            inner = at.enter("function", head.name, decorated=not all(map(_blind, head.decorator_list)))
         elif isinstance(head, ast.ClassDef):
             inner = at.enter("class", head.name, head)
         for name, old in ast.iter_fields(base):
@@ -202,9 +207,7 @@ class _Comparison:
 
     def _annotation_is_inert(self, head: ast.AST, at: Context) -> bool:
         """Annotations of functions are evaluated, not obeyed, unless a decorator or a class's machinery reads them."""
-        return isinstance(head, ast.arg | ast.FunctionDef | ast.AsyncFunctionDef) and not getattr(
-            head, "decorator_list", None
-        )
+        return isinstance(head, ast.arg | ast.FunctionDef | ast.AsyncFunctionDef) and not at.decorated
 
     def _lists(
         self, old: list[object], new: list[object], parents: tuple[ast.AST, ast.AST], at: Context, near: int
@@ -247,6 +250,18 @@ class _Comparison:
                 entry = ast.copy_location(ast.Expr(value=ast.Dict(keys=[name], values=[value])), place)
                 verdict = self.judge(entry, at)
                 yield from verdict or [self._difference([], [place], at, near)]
+
+
+def _standard(node: ast.stmt) -> bool:
+    """An import from the standard library: nothing depends on when it runs."""
+    names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
+    names += [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
+    return bool(names) and all(n.split(".")[0] in sys.stdlib_module_names for n in names)
+
+
+def _blind(decorator: ast.expr) -> bool:
+    """Whether the decorator never looks at annotations."""
+    return isinstance(decorator, ast.Name) and decorator.id in ("staticmethod", "classmethod", "property")
 
 
 def _movable(node: ast.stmt, at: Context) -> bool:

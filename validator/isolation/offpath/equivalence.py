@@ -16,9 +16,10 @@ from validator.isolation.offpath.kinds import Kinds
 from validator.isolation.offpath.normalise import normalise
 from validator.isolation.offpath.prune import prune
 from validator.isolation.offpath.raising import Raising, may_raise
+from validator.isolation.offpath.scopes import annotations_of
 from validator.isolation.offpath.switch import Off, OffForm, SwitchSpec
 from validator.isolation.offpath.unbound import newly_unbound
-from validator.isolation.offpath.world import World
+from validator.isolation.offpath.world import World, place_at
 from validator.isolation.source import Sources
 
 __all__ = ["Fact", "FileProof", "Shown", "prove"]
@@ -114,7 +115,25 @@ def _items(
     right = normalise(head, new, head.residual(new))
     unbound = newly_unbound(base.sources.parse(old), head.sources.parse(new), head.names_read)
     raising = _may_raise(base, head, old, new, raises)
-    return [*compare(left, right, Harmless(old, new, base, head, read, raises)), *unbound, *raising]
+    annotations = _annotations(base, head, old, new, raises)
+    return [*compare(left, right, Harmless(old, new, base, head, read, raises)), *unbound, *raising, *annotations]
+
+
+def _annotations(base: World, head: World, old: str, new: str, raises: Raising) -> Iterator[Difference]:
+    """Annotations that only the head has, and that are evaluated with the definitions they stand in."""
+    body = head.residual(new)
+    if any(isinstance(s, ast.ImportFrom) and s.module == "__future__" for s in body):
+        return
+    known = {ast.dump(a) for a in annotations_of(base.residual(old))}
+    for node in annotations_of(body):
+        if ast.dump(node) in known:
+            continue
+        place = place_at(head, new, node.lineno, inside=False)
+        part = raises.annotation(node, place)
+        if part is not None:
+            end = part.end_lineno or part.lineno
+            what = may_raise(part, new, new)
+            yield Difference(0, 0, part.lineno, end, place.qualified, what, undecided=True, raises=True)
 
 
 def _may_raise(base: World, head: World, old: str, new: str, raises: Raising) -> Iterator[Difference]:

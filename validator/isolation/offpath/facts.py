@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 
 from validator.isolation.offpath.constants import constant, is_constant, value_of
@@ -83,35 +83,70 @@ def _new_to_class(head: Sources, base: Sources, path: str, class_name: str, name
         rb"(?<!self)(?<!cls)\." + name.encode() + rb"\s*(?::[^=\n]+)?=(?!=)|[\"']" + name.encode() + rb"[\"']"
     )
     family = re.compile(rb"\b" + class_name.encode() + rb"\b")
-    ancestors = _ancestors(base, path, node)
-    for other in {*base.mentions(name), *head.mentions(name)}:
-        data = (base if other in base else head).data(other) + (head.data(other) if other in head else b"")
-        if foreign.search(data):
-            return False
-        if other != path and (
-            family.search(data) or any(re.search(rb"\bclass\s+" + a.encode() + rb"\b", data) for a in ancestors)
-        ):
-            return False
-    relatives = {c for c, n in classes.items() if class_name in map(_last, n.bases)} | (ancestors & set(classes))
+    above = _above(base, path, node) | _above(head, path, node)
+    for sources in (base, head):
+        for other in sources.mentions(name):
+            data = sources.data(other)
+            if foreign.search(data) or (other != path and family.search(data)):
+                return False
+            if _stored_by_a_relative(sources, other, path, class_name, name, above):
+                return False
+    relatives = {c for c, n in classes.items() if c in above or class_name in _above(base, path, n)}
     return not any(getattr(n, "attr", None) == name for c in relatives for n in ast.walk(classes[c]))
+
+
+def _stored_by_a_relative(sources: Sources, other: str, path: str, class_name: str, name: str, above: Set[str]) -> bool:
+    """Whether the file stores the attribute in a class above or below this one, or through no class at all."""
+    stored = re.compile(
+        rb"\." + name.encode() + rb"\s*(?:=(?!=)|[-+*/|&^@%<>]+=|[:,)\]]|in\b)|^\s+" + name.encode() + rb"\s*[:=]", re.M
+    )
+    module = sources.parse(other).module if stored.search(sources.data(other)) else None
+    for store in stores(other, module.body) if module else ():
+        if store.name != name or (other == path and store.class_name == class_name):
+            continue
+        if not store.class_name or store.class_name in above:
+            return True
+        owner = next(
+            (n for n in ast.walk(module) if isinstance(n, ast.ClassDef) and n.name == store.class_name), None
+        ) if module else None  # fmt: skip
+        if owner is not None and class_name in _above(sources, other, owner):
+            return True
+    return False
 
 
 def _last(node: ast.expr) -> str:
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
-def _ancestors(sources: Sources, path: str, node: ast.ClassDef) -> set[str]:
-    """Simple names of the classes above, as far as this file and plain names tell."""
+def _above(sources: Sources, path: str, node: ast.ClassDef) -> set[str]:
+    """Simple names of every class above, over all files; classes of the same name count as one."""
     found: set[str] = set()
-    module = sources.parse(path).module
-    classes = {n.name: n for n in ast.walk(module) if isinstance(n, ast.ClassDef)} if module else {}
-    todo = [node]
+    todo = [(path, node)]
     while todo:
-        for name in filter(None, map(_last, todo.pop().bases)):
-            if name not in found:
-                found.add(name)
-                todo += [classes[name]] if name in classes else []
+        where, one = todo.pop()
+        for name in (_original(sources, where, n) for n in map(_last, one.bases) if n):
+            if name in found:
+                continue
+            found.add(name)
+            heading = re.compile(rb"\bclass\s+" + re.escape(name.encode()) + rb"\b")
+            for other in sources.mentions(name):
+                module = sources.parse(other).module if heading.search(sources.data(other)) else None
+                classes = (n for n in ast.walk(module) if isinstance(n, ast.ClassDef)) if module else iter(())
+                todo += [(other, n) for n in classes if n.name == name]
     return found
+
+
+def _original(sources: Sources, path: str, name: str) -> str:
+    """The name under which another module defines what this file imports as `name`."""
+    module = sources.parse(path).module if path in sources else None
+    for node in ast.walk(module) if module else ():
+        if isinstance(node, ast.ImportFrom):
+            for alias in node.names:
+                if alias.asname == name:
+                    return alias.name
+        elif isinstance(node, ast.Assign) and _last(node.value) and name in map(_last, node.targets):
+            return _last(node.value)
+    return name
 
 
 # Rounds ---------------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from validator.isolation.offpath.compare import Context, Difference, Kind, Resid
 from validator.isolation.offpath.constants import is_constant, name_of, value_of
 from validator.isolation.offpath.losses import MARK
 from validator.isolation.offpath.raising import Raising, may_raise
+from validator.isolation.offpath.scopes import annotations_of
 from validator.isolation.offpath.world import World, place_at
 
 __all__ = ["Harmless"]
@@ -36,6 +37,11 @@ _PLAIN_BASES = frozenset(
     }
 )
 _CLOSED = frozenset({"Enum", "StrEnum", "IntEnum", "Flag", "IntFlag"})
+
+
+_LISTS = re.compile(rb"\bvars\(|\.__dict__\b|\basdict\(|\bastuple\(|\bdir\(self\b")
+"""Code to which a new attribute shows, whatever its name."""
+_READ_ANNOTATIONS = frozenset({"BaseModel", "BaseSettings", "NamedTuple", "TypedDict", "Struct"})
 
 
 class Harmless:
@@ -94,6 +100,11 @@ class Harmless:
                     node, at, f"imports `{targets[-1]}` from inside the isolated package, and runs with the switch off"
                 )
             ]
+        if module == "__future__":
+            reader = self._reads_annotations()
+            if reader is not None:
+                reason = f"annotations become text, and `{reader.name}` may be one whose annotations are read"
+                return [self._difference(node, at, reason, f"{self.old}:{reader.lineno}", undecided=True)]
         bound = alias.asname or alias.name.split(".")[0]
         if at.kind == "module" and (bound == "*" or bound in self.used or self.base.binds(self.old, bound)):
             known = self.base.bindings(self.old).get(bound, [])
@@ -120,6 +131,18 @@ class Harmless:
         ):
             return [self._difference(node, at, f"loads `{top}`, which nothing in the base imports")]
         return [Residue(Kind.MODULE_LOADED, f"`{module}` is loaded in `{self.path}` as well", node.lineno)]
+
+    def _reads_annotations(self) -> ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | None:
+        """A definition of the base whose annotations a decorator or a base class may read."""
+        module = self.base.sources.parse(self.old).module
+        for node in ast.walk(module) if module else ():
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and list(annotations_of([node])):
+                names = (name_of(d.func if isinstance(d, ast.Call) else d) for d in node.decorator_list)
+                if any(n.split(".")[-1] not in INERT_DECORATORS for n in names):
+                    return node
+            elif isinstance(node, ast.ClassDef) and _READ_ANNOTATIONS & {name_of(b).split(".")[-1] for b in node.bases}:
+                return node
+        return None
 
     def _imported_at_base(self, top: str) -> bool:
         pattern = re.compile(rb"^[ \t]*(?:import|from)[ \t]+" + re.escape(top.encode()) + rb"\b", re.M)
@@ -236,6 +259,11 @@ class Harmless:
         part = self.raises.store(node, target, place_at(self.head, self.path, node.lineno))
         if part is not None:
             return [self._may_raise(node, at, part)]
+        listed = _LISTS.search(self.base.sources.data(self.old))
+        if listed:
+            line = self.base.sources.data(self.old).count(b"\n", 0, listed.start()) + 1
+            reason = f"`.{name}` is a new attribute, and the same file lists attributes"
+            return [self._difference(node, at, reason, f"{self.old}:{line}", undecided=True)]
         return [
             Residue(
                 Kind.ATTRIBUTE_STORE,

@@ -138,7 +138,7 @@ class Kinds:
     def bound(self, path: str, name: str, depth: int = 0) -> Kind | None:
         """What a module binds the name to, when it does so once."""
         nodes = self.world.bindings(path).get(name, [])
-        if len(nodes) != 1 or depth > _DEPTH:
+        if len(nodes) != 1 or depth > _DEPTH or self.world.binds(path, "*"):
             return None
         match nodes[0]:
             case ast.ClassDef() as node:
@@ -267,6 +267,8 @@ class Kinds:
         if hasattr(object, attr):
             return True
         family = list(self.lineage(owner))
+        if any(_in_body(one.node, "__getattribute__") for one in family):
+            return False
         if any(_in_body(one.node, attr) for one in family):
             return True
         return owner.instance and self._constructed(owner, family, attr, place, line)
@@ -349,7 +351,7 @@ def _in_body(node: ast.ClassDef, attr: str) -> bool:
 def _refuses(node: ast.ClassDef, attr: str) -> bool:
     """Whether the class may refuse the store or do something of its own: slots, frozen fields, properties, hooks."""
     for item in node.body:
-        if any(n in ("__slots__", "__setattr__") for n in bound_names([item])):
+        if any(n in ("__slots__", "__setattr__", "__getattribute__") for n in bound_names([item])):
             return True
         if attr in bound_names([item]) and not isinstance(item, ast.AnnAssign | ast.Assign):
             return True

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
+from itertools import accumulate
 from typing import TypeVar
 
-__all__ = ["Origin", "clone", "inert", "is_stub", "mark_origin", "origin_of", "stub", "with_fields"]
+__all__ = ["Origin", "clone", "inert", "is_stub", "mark_origin", "origin_of", "ranks", "stub", "with_fields"]
 
 _Node = TypeVar("_Node", bound=ast.AST)
 
@@ -70,3 +71,17 @@ def mark_origin(body: list[ast.stmt], line: int) -> list[ast.stmt]:
 def origin_of(node: ast.AST) -> Origin | None:
     """The branch that a statement was taken out of."""
     return getattr(node, "origin", None)
+
+
+def ranks(body: list[ast.stmt]) -> list[int]:
+    """How many statements that may do something stand before each one."""
+    return list(accumulate((not isinstance(s, ast.Import | ast.ImportFrom) and _acts(s) for s in body), initial=0))[:-1]
+
+
+def _acts(node: ast.stmt) -> bool:
+    if isinstance(node, ast.ClassDef):
+        return bool(node.decorator_list or node.keywords) or any(map(_acts, node.body))
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        return not inert(node)
+    plain = isinstance(node, ast.Assign | ast.AnnAssign | ast.Expr | ast.Pass)
+    return not plain or any(isinstance(n, ast.Call | ast.Attribute | ast.Subscript) for n in ast.walk(node))

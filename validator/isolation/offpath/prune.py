@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from validator.isolation.offpath.nodes import inert, stub, with_fields
+from validator.isolation.offpath.nodes import inert, ranks, stub, with_fields
 from validator.isolation.offpath.scopes import FunctionNode
 from validator.isolation.source import Source
 
@@ -22,11 +22,23 @@ def prune(base: Source, head: Source) -> tuple[ast.Module, ast.Module]:
     assert head.module is not None
     old, new = dict(_functions(base)), dict(_functions(head))
     same = {key for key, (_, text) in new.items() if key in old and old[key][1] == text}
-    in_order = [k for k in old if k in same] == [k for k in new if k in same]
+    places = [_ranked(module) for module in (base.module, head.module)]
+    in_order = [(k, places[0][id(old[k][0])]) for k in old if k in same] == [
+        (k, places[1][id(new[k][0])]) for k in new if k in same
+    ]
     return (
         _without(base.module, {id(old[key][0]) for key in same}, in_order),
         _without(head.module, {id(new[key][0]) for key in same}, in_order),
     )
+
+
+def _ranked(node: ast.Module | ast.ClassDef) -> dict[int, int]:
+    """`id` of a statement → how many before it, in its own block, may do something."""
+    found = dict(zip(map(id, node.body), ranks(node.body), strict=True))
+    for inner in node.body:
+        if isinstance(inner, ast.ClassDef):
+            found |= _ranked(inner)
+    return found
 
 
 def _without(module: ast.Module, same: set[int], in_order: bool) -> ast.Module:

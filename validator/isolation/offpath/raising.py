@@ -123,6 +123,23 @@ class Raising:
             return inner
         return None if self.kinds.accepts(self.kinds.of(target.value, place), target.attr) else target
 
+    def annotation(self, node: ast.expr, place: Place) -> ast.expr | None:
+        """The part of an annotation that may raise when the definition around it is made."""
+        match node:
+            case ast.Constant():
+                return None
+            case ast.Name() | ast.Attribute():
+                return self.part(node, place)
+            case ast.Subscript(value=value, slice=index):
+                return self.annotation(value, place) or self.annotation(index, place)
+            case ast.Tuple(elts=elements) | ast.List(elts=elements):
+                return next((p for e in elements if (p := self.annotation(e, place)) is not None), None)
+            case ast.BinOp(left=left, op=ast.BitOr(), right=right):
+                if any(isinstance(x, ast.Constant) and x.value is not None for x in (left, right)):
+                    return node
+                return self.annotation(left, place) or self.annotation(right, place)
+        return node
+
     # Reads -----------------------------------------------------------------------------------------------------
 
     def _bound(self, node: ast.Name, place: Place) -> bool:

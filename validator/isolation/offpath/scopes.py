@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-__all__ = ["FunctionNode", "Scope", "bindings", "bound_names", "parameters", "walk_scope"]
+__all__ = ["FunctionNode", "Scope", "annotations_of", "bindings", "bound_names", "parameters", "walk_scope"]
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 _NEW_SCOPE = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda
@@ -44,6 +44,21 @@ def parameters(arguments: ast.arguments) -> list[str]:
     """All parameter names."""
     every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
     return [a.arg for a in every if a]
+
+
+def annotations_of(body: list[ast.stmt]) -> Iterator[ast.expr]:
+    """Annotations that running these statements evaluates, were they not postponed."""
+    for node in walk_scope(body):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            a = node.args
+            every = [*a.posonlyargs, *a.args, *a.kwonlyargs, a.vararg, a.kwarg]
+            yield from (one.annotation for one in every if one and one.annotation)
+            if node.returns:
+                yield node.returns
+        elif isinstance(node, ast.ClassDef):
+            yield from annotations_of(node.body)
+        elif isinstance(node, ast.AnnAssign):
+            yield node.annotation
 
 
 def walk_scope(body: list[ast.stmt]) -> Iterator[ast.AST]:

@@ -139,7 +139,7 @@ class World:
 
     def _global_value(self, path: str, name: str) -> ast.expr | None:
         nodes = self.bindings(path).get(name, [])
-        if len(nodes) != 1:
+        if len(nodes) != 1 or self.binds(path, "*"):
             return None
         node = nodes[0]
         if isinstance(node, ast.ImportFrom):
@@ -156,7 +156,14 @@ class World:
         if re.search(rb"\bglobal\b[^\n]*\b" + name.encode() + rb"\b", data):
             return None
         if any(
-            re.search(rb"\.\s*" + name.encode() + rb"\s*(?:[-+*/|&^@%]|//|\*\*|<<|>>)?=(?!=)", self.sources.data(p))
+            re.search(
+                rb"\.\s*"
+                + name.encode()
+                + rb"\s*(?:[-+*/|&^@%]|//|\*\*|<<|>>)?=(?!=)|[\"']"
+                + name.encode()
+                + rb"[\"']",
+                self.sources.data(p),
+            )
             for p in self.sources.mentions(name)
         ):
             return None
@@ -270,7 +277,7 @@ class World:
 
     def _named(self, path: str, name: str, depth: int = 0) -> Function | None:
         nodes = self.bindings(path).get(name, [])
-        if len(nodes) != 1 or depth > 5:
+        if len(nodes) != 1 or depth > 5 or self.binds(path, "*"):
             return None
         node = nodes[0]
         if isinstance(node, ast.FunctionDef):

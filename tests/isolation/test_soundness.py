@@ -1,0 +1,91 @@
+"""Ways in which a fact about an attribute, a name or a place could be believed wrongly."""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+
+from tests.isolation.test_offpath import _prove, _proven
+
+BASE = """
+from settings import Config
+
+
+class Layer(Above):
+    def __init__(self, config: Config):
+        self.config = config
+        self.stock = make(config)
+
+    def forward(self, x):
+        return self.stock(x)
+"""
+HEAD = """
+from settings import Config
+
+
+class Layer(Above):
+    def __init__(self, config: Config):
+        self.config = config
+        self.stock = make(config)
+        self.run = None
+        if config.fused:
+            self.run = Run()
+
+    def forward(self, x):
+        if self.run is not None:
+            return self.run(x)
+        return self.stock(x)
+"""
+
+
+def _with(text: str, imported: str = "", more: str = "") -> str:
+    text = text if imported else text.replace("(Above)", "")
+    return f"{imported}\n{text}{textwrap.dedent(more)}"
+
+
+def test_the_control_is_proven() -> None:
+    assert _proven(_prove(_with(BASE), _with(HEAD), other="class Other:\n    def f(self):\n        self.run = 1\n"))
+    above = "class Above:\n    def warm(self):\n        self.rerun = start()\n"
+    assert _proven(_prove(_with(BASE, "from p import Above"), _with(HEAD, "from p import Above"), p=above))
+
+
+STORES = "\n    def warm(self):\n        self.run = start()\n"
+
+
+@pytest.mark.parametrize(
+    ("imported", "files"),
+    [
+        ("from p import Above", {"p": f"class Above:{STORES}"}),
+        ("from p import Other as Above", {"p": f"class Other:{STORES}"}),
+        ("from p import Above", {"p": "from q import Top\nclass Above(Top): ...\n", "q": f"class Top:{STORES}"}),
+        ("from p import Above", {"p": "class Above:\n    def __getattribute__(self, name):\n        return 1\n"}),
+        ("from p import Above", {"p": "class Above:\n    def __setattr__(self, name, value):\n        log(name)\n"}),
+        ("from p import Above", {"p": "class Above:\n    __slots__ = ('config', 'stock')\n"}),
+        ("from p import Above", {"p": "class Above:\n    run = Descriptor()\n"}),
+        ("", {"p": "from a import Layer\nclass Sub(Layer): ...\n", "q": f"from p import Sub\nclass Low(Sub):{STORES}"}),
+        ("", {"p": "from a import Layer as L\nclass Sub(L):\n    run = 3\n"}),
+        ("", {"p": "def attach(self):\n    self.run = start()\n"}),
+        ("", {"p": "def attach(layers):\n    for layers[0].run in x: ...\n"}),
+    ],
+)
+def test_an_attribute_that_relatives_or_strangers_may_set(imported: str, files: dict[str, str]) -> None:
+    assert not _proven(_prove(_with(BASE, imported), _with(HEAD, imported), **files))
+
+
+@pytest.mark.parametrize(
+    ("base", "head"),
+    [
+        ("def k(a: int): ...\n", "def k(a: intt): ...\n"),
+        ("def k(a: int): ...\n", "def k(a: 'int' | None): ...\n"),
+        ("@register\ndef k(a): ...\n", "@register\ndef k(a: int): ...\n"),
+        ("@register\ndef k(a: int): ...\n", "from __future__ import annotations\n@register\ndef k(a: int): ...\n"),
+        ("start()\nimport other\n", "import other\nstart()\n"),
+        ("def k(): return start\nstart()\n", "start()\ndef k(): return start\n"),
+        ("def s():\n    globals()['NEW'] = 1\n", "NEW = None\ndef s():\n    globals()['NEW'] = 1\n    if NEW: go()\n"),
+        ("from other import *\ndef s(): ...\n", "LIMIT = 0\nfrom other import *\ndef s():\n    if LIMIT: go()\n"),
+        ("def s(o):\n    return vars(o)\n", "def s(o):\n    o.new_one = None\n    return vars(o)\n"),
+    ],
+)
+def test_what_a_definition_or_its_place_may_do(base: str, head: str) -> None:
+    assert not _proven(_prove(base, head, other="LIMIT = 1\nbegin()\n"))
