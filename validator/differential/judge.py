@@ -54,7 +54,9 @@ def judge(contract: KernelContract, expected: Mapping[str, Expected], got: Mappi
 def accepts(contract: KernelContract, expected: Mapping[str, Expected], got: Mapping[str, Array]) -> bool:
     """Whether `judge` finds no fault; cheaper where nobody asks which."""
     return not any(
-        _metadata(name, want, got.get(name)) or next(_wrong(contract, want, got[name]), None)
+        _metadata(name, want, got.get(name))
+        or _plainly_wrong(contract.tolerance, want, got[name])
+        or next(_wrong(contract, want, got[name]), None)
         for name, want in expected.items()
     )
 
@@ -79,22 +81,37 @@ def _metadata(name: str, want: Expected, got: Array | None) -> list[Fault]:
 
 
 _CHUNK = 1 << 16
-"""Elements that are compared at a time where all of them are right: no temporary array is larger."""
+"""Elements that are compared at a time where the answer is plain: no temporary array is larger."""
 
 
 def _plainly_right(tolerance: Tolerance, want: Expected, got: Array) -> bool:
     """Every element is within the narrowest of all limits, so every pool of them is: what honest results are."""
-    if tolerance.policy != "relative-to-baseline" or not is_float(got.dtype):
+    limit = _narrowest(tolerance)
+    return _has_short_way(tolerance, got) and all(
+        np.all(free | (error <= limit * yard)) for error, yard, free in _errors(want, got)
+    )
+
+
+def _plainly_wrong(tolerance: Tolerance, want: Expected, got: Array) -> bool:
+    """Some element is beyond the widest of all limits: what controls are."""
+    if not _has_short_way(tolerance, got):
         return False
-    limit, top = _narrowest(tolerance), largest(got.dtype)
-    parts = (got, want.exact, want.yardstick, want.unspecified)
-    flat = [np.ravel(part) for part in parts]
+    limit = _ALONE * tolerance.max_ratio * np.max(want.yardstick, initial=0.0)
+    return any(np.any(~free & (error > limit)) for error, _, free in _errors(want, got))
+
+
+def _has_short_way(tolerance: Tolerance, got: Array) -> bool:
+    return tolerance.policy == "relative-to-baseline" and is_float(got.dtype)
+
+
+def _errors(want: Expected, got: Array) -> Iterator[tuple[F64, F64, NDArray[np.bool_]]]:
+    """Chunks of (error, yardstick, whether the element is free); NaN where either result is not finite in the type."""
+    top = largest(got.dtype)
+    flat = [np.ravel(part) for part in (got, want.exact, want.yardstick, want.unspecified)]
     for start in range(0, got.size, _CHUNK):
         have, exact, yard, free = (part[start : start + _CHUNK] for part in flat)
-        due = np.abs(exact) <= top  # neither NaN nor infinite, here and in the type itself
-        if not np.all(free | (due & (np.abs(have.astype(np.float64) - exact) <= limit * yard))):
-            return False
-    return True
+        wide = have.astype(np.float64)
+        yield np.where((np.abs(exact) <= top) & np.isfinite(wide), np.abs(wide - exact), np.nan), yard, free
 
 
 def _narrowest(tolerance: Tolerance) -> float:
