@@ -292,6 +292,13 @@ def test_no_report_is_left_half_written(cli: Callable, plain: Any, tmp_path: Pat
     assert sorted(p.name for p in tmp_path.iterdir()) == ["repo"]
 
 
+def test_an_empty_policies_option_does_not_make_the_working_folder_the_judge(cli: Callable, plain: Any) -> None:
+    """`--policies "$POLICIES"` with the variable unset, in a checkout of the head."""
+    ran = cli("check", "--base", "main", "--head", "kda", "--policies", "", cwd=plain.path)
+    assert (ran.code, ran.out) == (2, "")
+    assert "--policies: is empty" in ran.err
+
+
 # --- hostile input ----------------------------------------------------------------------------------------------------
 
 HOSTILE = [
@@ -319,6 +326,27 @@ def test_hostile_paths_do_nothing_in_any_format(cli: Callable, repo: Any, manife
     found = document(check(cli, repo, "--format", "json"))
     assert len(found["change"]["files"]) == len(HOSTILE) + 1
     assert len([f for f in found["findings"] if f["rule"] == "isolation/binary-file"]) == len(HOSTILE)
+
+
+@pytest.mark.parametrize("paths", ['["**"]', '["fast/kda/**", "stock/*.py"]', '["**/*"]'])
+def test_a_manifest_cannot_make_the_bases_files_its_own(
+    cli: Callable, repo: Any, manifest: Manifest, paths: str
+) -> None:
+    files = {"rfcs/kda.toml": manifest(paths=paths), "fast/kda/x.py": "x = 1\n"}
+    repo.write({**files, "stock/decode.py": "def decode():\n    return 7\n"}, "kda")
+    found = document(check(cli, repo, "--format", "json"))
+    assert found["verdict"] == "fail"
+    (said,) = (f for f in found["findings"] if f["rule"] == "isolation/path-not-isolated")
+    assert said["where"]["path"] == "stock/decode.py"
+    assert any(f["rule"] == "isolation/default-path-changed" for f in found["findings"])
+
+
+def test_what_the_same_manifest_declared_at_the_base_stays_its_own(
+    cli: Callable, plain: Any, manifest: Manifest
+) -> None:
+    plain.write({"rfcs/kda.toml": manifest(more="# again"), "fast/kda/model.py": "def f():\n    return 2\n"}, "next")
+    found = document(check(cli, plain, "--format", "json", base="kda", head="next"))
+    assert not [f for f in found["findings"] if f["rule"] == "isolation/path-not-isolated"]
 
 
 def test_configuration_that_wants_to_run_programs_runs_none(cli: Callable, plain: Any, tmp_path: Path) -> None:

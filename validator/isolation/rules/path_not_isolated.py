@@ -2,8 +2,10 @@
 
 A fast-track change lives in paths of its own, so that a reviewer can judge the design instead of every line: whoever
 does not turn the switch on is not reached by it. The manifest says which paths those are (`isolation.paths`), policy
-says where such paths may be (`isolation.roots`). A change needs a few lines elsewhere, to add the switch and to call
-the new path: those files stand in the manifest's `isolation.shared`, and policy says which may (`isolation.shared`).
+says where such paths may be (`isolation.roots`). Where policy names none, a file that the base holds already is no
+change's own, unless the same manifest declared it there. A change needs a few lines elsewhere, to add the switch and
+to call the new path: those files stand in the manifest's `isolation.shared`, and policy says which may
+(`isolation.shared`).
 Every other path is refused. A renamed file counts under both names.
 
 To mend it, move the file below a declared path; or declare it as shared when the change cannot do without; or take
@@ -16,7 +18,7 @@ from collections.abc import Iterator
 
 from validator.checks import finding
 from validator.globs import matches
-from validator.isolation.paths import is_own, shared_files
+from validator.isolation.paths import is_own, is_taken, shared_files
 from validator.rule import Rule
 from validator.stage import StageContext
 from validator.verdict.model import Finding, Severity
@@ -49,6 +51,9 @@ def _reason(context: StageContext, path: str) -> tuple[str, str] | None:
         return (f"{path} {what if declared else 'may not be touched by a fast-track change'}", roots)
     if manifest is None or matches(path, manifest.isolation.shared):
         return None
+    if matches(path, manifest.isolation.paths) and matches(path, policy.roots) and is_taken(context, path):
+        fix = "add it to `isolation.shared` in the manifest if the change cannot do without, or take it out"
+        return f"{path} is declared as isolated, but the base holds it already: it is everybody's", fix
     if matches(path, manifest.isolation.paths):
         return f"{path} is declared as isolated, but lies outside policy's isolation roots", roots
     fix = "move it below one of them, or add it to `isolation.shared` in the manifest if it has to be there"
