@@ -12,11 +12,18 @@ __all__ = ["main"]
 def main() -> int:
     """Run the command line and return its exit code: 0 pass, 1 fail or unproven, 2 could not run, 130 interrupted."""
     if sys.argv[1:] == ["--version"]:
-        sys.stdout.write(f"validator {__version__}\n")
-        return 0
-    from validator.cli import run
+        try:
+            print(f"validator {__version__}", flush=True)
+            return 0
+        except OSError:
+            pass  # the command line says why
+    try:
+        from validator.cli import run
 
-    return run(sys.argv[1:])
+        return run(sys.argv[1:])
+    except KeyboardInterrupt:  # while modules were still being imported
+        sys.stderr.write("interrupted; nothing was written\n")
+        return 130
 
 
 if __name__ == "__main__":

@@ -243,3 +243,49 @@ def test_ctrl_c_is_130_and_leaves_nothing(repo, tmp_path: Path) -> None:  # type
     assert "Traceback" not in err
     assert out_text == ""
     assert sorted(p.name for p in tmp_path.iterdir()) == ["repo"]
+
+
+def test_init_says_when_a_folder_cannot_be_made(cli: Callable, tmp_path: Path) -> None:
+    (tmp_path / "policies").write_text("mine")
+    ran = cli("init", cwd=tmp_path)
+    assert (ran.code, ran.out) == (2, "")
+    assert "policies: the folder cannot be made" in ran.err
+    assert [p.name for p in tmp_path.iterdir()] == ["policies"]
+
+
+@pytest.mark.parametrize("args", ["--version", "--help", "rules", "explain gate/ci-edited"])
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+def test_a_full_disk_is_2_and_no_fault_of_validator(args: str) -> None:
+    command = f"exec {sys.executable} -m validator {args} > /dev/full"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    assert "No space left on device" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "internal error" not in done.stderr
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", ">&- 2>&- <&-"])
+@pytest.mark.parametrize(("args", "code"), [("rules", 0), ("explain nothing", 2)])
+def test_closed_streams_change_no_exit_code(closed: str, args: str, code: int) -> None:
+    command = f"exec {sys.executable} -m validator {args} {closed}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == code
+    assert "Traceback" not in done.stdout + done.stderr
+    assert "internal error" not in done.stderr
+
+
+def test_ctrl_c_while_modules_are_imported_is_130() -> None:
+    script = (
+        "import sys\n"
+        "class Stop:\n"
+        "    def find_spec(self, name, *rest):\n"
+        "        if name == 'click':\n"
+        "            raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Stop())\n"
+        "sys.argv = ['validator', 'rules']\n"
+        "from validator.__main__ import main\n"
+        "sys.exit(main())\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 130
+    assert "Traceback" not in done.stderr

@@ -16,6 +16,14 @@ def test_all_problems_at_once(tmp_path: Path) -> None:
     assert len(caught.value.problems) == 4
 
 
+def test_one_file_by_two_names_is_named_twice(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").symlink_to("a")
+    for other in ("a/../a/x", "b/x"):
+        with pytest.raises(OutputError, match="is named twice"):
+            parse_outputs([f"json={tmp_path}/a/x", f"text={tmp_path}/{other}"], ["json", "text"])
+
+
 def test_nothing_is_written_when_one_format_fails(tmp_path: Path) -> None:
     def render(kind: str) -> str:
         if kind == "text":

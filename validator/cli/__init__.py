@@ -74,6 +74,7 @@ def cli() -> None:
 
 def run(args: Sequence[str]) -> int:
     """Run one command line and map whatever happens to an exit code."""
+    _open_closed_streams()
     stdout = sys.stdout
     for stream in (stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
@@ -97,10 +98,26 @@ def run(args: Sequence[str]) -> int:
         if sys.stdout is not stdout:
             return _reader_left()
         return stop.code if isinstance(stop.code, int) else 2
+    except OSError as error:  # the disk is full, a folder may not be read: this machine's fault, wherever it shows
+        if os.environ.get("VALIDATOR_DEBUG"):
+            raise
+        _reader_left()
+        return _say(f"error: {visible(str(error.filename or 'this machine'))}: {error.strerror or error}", 2)
     except Exception as error:
         if os.environ.get("VALIDATOR_DEBUG"):
             raise
         return _say(_internal(error), 2)
+
+
+def _open_closed_streams() -> None:
+    """Started with `>&-` or `2>&-`, Python has no such stream, and the next file that is opened takes its number."""
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest free number, which is this one
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(number, mode, encoding="utf-8", closefd=False))
 
 
 def _usage(error: click.ClickException) -> str:

@@ -53,7 +53,7 @@ def parse_outputs(values: Sequence[str], formats: Sequence[str]) -> tuple[Output
 def _targets(outputs: Sequence[Output]) -> list[Problem]:
     problems, seen = [], set()
     for output in outputs:
-        path = output.path.absolute()
+        path = output.path.resolve()
         where = f"--output {output.format}={output.path}"
         if path in seen:
             problems.append(Problem("is named twice", where))
@@ -100,12 +100,14 @@ def _umask() -> int:
 
 
 def emit(text: str) -> None:
-    """Print a report. A reader that leaves early (`| head`) changes nothing about the exit code."""
+    """Print a report. A reader that leaves early (`| head`) changes nothing about the exit code; a full disk does."""
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
-    except BrokenPipeError:
+    except OSError as error:
         abandon_stdout()
+        if not isinstance(error, BrokenPipeError):
+            raise OutputError(Problem(f"cannot be written ({error.strerror})", "stdout")) from None
 
 
 def abandon_stdout() -> None:

@@ -80,7 +80,11 @@ def write_new(root: Path, files: Mapping[str, str]) -> Iterator[tuple[Path, bool
     for name, text in files.items():
         path = root / name
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            if not path.parent.is_dir():
+                path.parent.mkdir(parents=True)
+        except OSError as error:
+            raise InitError(Problem(f"the folder cannot be made ({error.strerror})", str(path.parent))) from None
+        try:
             with path.open("x", encoding="utf-8", newline="\n") as stream:
                 stream.write(text)
         except FileExistsError:
