@@ -70,7 +70,9 @@ def _uses(path: str, node: ast.AST, switch: SwitchSpec, early: bool) -> Iterator
             default = default_of(args, switch.name)
             if default is not None:
                 yield made("definition", default, node)
-        case ast.Call(func=ast.Name(id="getattr"), args=[_, ast.Constant(value=str(name)), *rest]) if name == switch.name:
+        case ast.Call(func=ast.Name(id="getattr"), args=[_, ast.Constant(value=str(name)), *rest]) if (
+            name == switch.name
+        ):
             yield made("read", rest[0] if rest else None, node)
         case ast.Call(func=function, args=[ast.Constant(value=str(name)), *rest], keywords=keywords):
             called = name_of(function).split(".")[-1] or getattr(function, "attr", "")
