@@ -91,11 +91,15 @@ class Observation:
     @property
     def least_delay_us(self) -> int | None:
         """The smallest delay of either neighbour that shows it."""
+        if not self.repeatable:
+            return None
         return min((t.delay_us for t in (*self.late_producer, *self.late_reader) if t.wrong), default=None)
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """What was read or written early."""
+        """What was read or written early; nothing where the kernel does not repeat itself: a difference says no more."""
+        if not self.repeatable:
+            return ()
         read = [t.arguments[0] for t in self.by_argument if t.wrong]
         written = [name for t in self.late_reader for name in t.buffers]
         return tuple(dict.fromkeys((*read, *written)))
