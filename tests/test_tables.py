@@ -212,3 +212,11 @@ def test_a_flood_of_mistakes_is_cut_with_its_true_number() -> None:
     found = problems(text)
     assert len(found) == 201
     assert found[-1] == "f.toml: 800 more problems"
+
+
+@pytest.mark.parametrize("number", ["9" * 5000, "0x" + "f" * 5000, "-9223372036854775809", "0b" + "1" * 20_000])
+def test_a_number_of_more_than_64_bits_is_a_mistake(number: str) -> None:
+    """Python reads the hexadecimal ones and then fails wherever they are printed."""
+    with pytest.raises(TableError):
+        parse_document(f"a = 1\nb = [{{ c = {number} }}]\n".encode(), "f.toml")
+    parse_document(b"a = -9223372036854775808\nb = 9223372036854775807\n", "f.toml")

@@ -10,7 +10,7 @@ import re
 import tomllib
 import types
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -142,12 +142,31 @@ def parse_document(data: bytes, name: str) -> Document:
         line = text.count("\n", 0, long.start()) + 1
         raise TableError(Problem("a key has more than 32 dotted parts", f"{name}:{line}"))
     try:
-        values = tomllib.loads(text)
-        return Document(name, values, positions(text))
+        document = Document(name, tomllib.loads(text), positions(text))
     except tomllib.TOMLDecodeError as error:
         raise TableError(_syntax(str(error), name, text)) from None
     except RecursionError:
         raise TableError(Problem("values are nested too deep", name)) from None
+    except (ValueError, OverflowError) as error:  # a number of more digits than Python reads
+        raise TableError(Problem(f"a value cannot be read: {str(error).partition(':')[0]}", name)) from None
+    if long_numbers := [
+        Problem("is no 64-bit number", document.place(path)) for path in _long_numbers(document.values)
+    ]:
+        raise TableError(*long_numbers[:_MAX_PROBLEMS])
+    return document
+
+
+def _long_numbers(values: Mapping[str, Any]) -> Iterator[Path]:
+    """Whole numbers beyond what TOML promises: Python reads them, written in hexadecimal, and cannot print them."""
+    pending: list[tuple[Path, Any]] = [((), values)]
+    while pending:
+        path, value = pending.pop()
+        if isinstance(value, Mapping):
+            pending += [((*path, key), inner) for key, inner in value.items()]
+        elif isinstance(value, list):
+            pending += [((*path, at), inner) for at, inner in enumerate(value)]
+        elif isinstance(value, int) and not -(2**63) <= value < 2**63:
+            yield path
 
 
 def _syntax(message: str, name: str, text: str) -> Problem:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import tomllib
+from datetime import date
 from pathlib import Path
 
 import jsonschema
 import pytest
 
+from validator.cli.skeleton import starting_files
 from validator.manifest.contract import Role
 from validator.manifest.load import ManifestError, load_contract, load_manifest
 from validator.manifest.model import json_schema
@@ -121,3 +123,16 @@ def test_stable_needs_a_reason_in_a_manifest() -> None:
     kernels, _ = load_contract(b'schema = "validator/manifest/1"\n' + text[text.index("[[kernels]]") :].encode(), NAME)
     assert [name for argument in kernels[0].args for name in argument.unjustified]
     load_manifest(text.replace('role = "stable"', 'role = "stable"\njustification = "host table"').encode(), NAME)
+
+
+def test_what_init_leaves_to_be_filled_in_declares_nothing() -> None:
+    text = starting_files("fused-scale", date(2026, 12, 1))[NAME]
+    assert [p.partition(" is still")[0] for p in problems(text)] == [
+        "rfcs/fused-scale.toml:4: title: 'TODO'",
+        "rfcs/fused-scale.toml:8: summary: 'TODO'",
+        "rfcs/fused-scale.toml:5: owners[0]: '@TODO'",
+        "rfcs/fused-scale.toml:22: scope.models[0]: 'TODO'",
+        "rfcs/fused-scale.toml:17: switch.name: 'TODO_ENABLE_FUSED_SCALE'",
+    ]
+    assert "fastpath/fused_scale/**" in text
+    load_manifest(text.replace("TODO", "Todos").encode(), NAME)

@@ -25,7 +25,7 @@ expires = {expires}                # the day the path is removed or promoted
 summary = "TODO: what it does, for whom, and why it is worth a path of its own"
 
 [isolation]
-paths = ["fastpath/{id}/**"]       # files that belong to this change alone
+paths = ["fastpath/{package}/**"]  # files that belong to this change alone
 entry_points = []                  # "module:function", where the rest of the program reaches it
 shared = []                        # other files it means to touch (the switch, the dispatch)
 
@@ -43,7 +43,7 @@ batch = {{ min = 1, max = 1 }}
 parallelism = ["none"]
 
 # [[artifacts]]                    # compiled files; the ordering audit reads them
-# path = "fastpath/{id}/kernel.sm_100a.ptx"
+# path = "fastpath/{package}/kernel.sm_100a.ptx"
 
 # [[kernels]]                      # `validator audit --init-contract FILE` writes these tables for you
 # match = "my_kernel*"             # glob over the mangled or the demangled name
@@ -69,6 +69,7 @@ def starting_files(id_: str, today: date) -> dict[str, str]:
         created=today.isoformat(),
         expires=(today + timedelta(days=90)).isoformat(),
         switch=re.sub(r"[^A-Z0-9]", "_", id_.upper()),
+        package=re.sub(r"[^a-z0-9]", "_", id_),  # a name that Python can import
     )
     return {POLICY: resource(POLICY).read_text("utf-8"), f"rfcs/{id_}.toml": manifest}
 

@@ -97,7 +97,7 @@ class Observation:
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """What was read or written early; nothing where the kernel does not repeat itself: a difference says no more."""
+        """What was read or written early; nothing where the kernel does not repeat itself."""
         if not self.repeatable:
             return ()
         read = [t.arguments[0] for t in self.by_argument if t.wrong]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from validator.change.model import MissingFile, Tree
 from validator.isolation.source import Sources
+from validator.tables import TableError, parse_document
 
 __all__ = ["Addition", "additions"]
 
@@ -89,8 +89,8 @@ def _project(path: str, old: str, new: str) -> Iterator[Addition]:
 
 def _declared(text: str) -> dict[tuple[str, str], bool]:
     try:
-        document: dict[str, Any] = tomllib.loads(text)
-    except tomllib.TOMLDecodeError:
+        document = parse_document(text.encode("utf-8", "surrogateescape"), "pyproject.toml").values
+    except TableError:
         return {}
     project = document.get("project", {})
     found: dict[tuple[str, str], bool] = {}

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from pathlib import PurePosixPath
 
 from validator.errors import Problem
 from validator.manifest.contract import KernelContract, Step
 from validator.manifest.model import SCHEMA, Contract, Manifest
-from validator.tables import TableError, load_document, load_model, validate
+from validator.tables import Document, TableError, load_document, load_model, validate
 
 __all__ = ["ManifestError", "load_contract", "load_manifest"]
+
+_PLACEHOLDER = re.compile(r"@?TODO(?=[:_ ]|$)")
 
 
 class ManifestError(TableError):
@@ -22,11 +26,31 @@ def load_manifest(data: bytes, name: str) -> Manifest:
         manifest, document = load_model(Manifest, data, name, SCHEMA)
     except TableError as error:
         raise ManifestError(*error.problems) from None
+    problems = list(_left_over(manifest, document))
     stem = PurePosixPath(name).name.removesuffix(".toml")
     if stem != manifest.id:
         what = f"`id` is {manifest.id!r}, but the file is named {stem!r}"
-        raise ManifestError(Problem(what, document.place(("id",)), f"rename the file to {manifest.id}.toml"))
+        problems.append(Problem(what, document.place(("id",)), f"rename the file to {manifest.id}.toml"))
+    if problems:
+        raise ManifestError(*problems)
     return manifest
+
+
+def _left_over(manifest: Manifest, document: Document) -> Iterator[Problem]:
+    """What `validator init` left to be filled in: a declaration that nobody made."""
+    said = [
+        (("title",), manifest.title),
+        (("summary",), manifest.summary),
+        *((("owners", at), owner) for at, owner in enumerate(manifest.owners)),
+        *((("scope", "models", at), model) for at, model in enumerate(manifest.scope.models)),
+    ]
+    if manifest.switch is not None:
+        said.append((("switch", "name"), manifest.switch.name))
+    for path, text in said:
+        if _PLACEHOLDER.match(text):
+            yield Problem(
+                f"{text.partition(':')[0]!r} is still to be filled in", document.place(path), "say what it is"
+            )
 
 
 def load_contract(data: bytes, name: str) -> tuple[tuple[KernelContract, ...], tuple[Step, ...]]:
