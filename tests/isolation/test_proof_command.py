@@ -21,7 +21,7 @@ def _run(folder: Path, *words: str) -> int:
 
 def test_the_honest_change(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     base, head = honest()
-    context_of(base, head, tmp_path)
+    context_of(base, head, tmp_path, own=True)
     assert _run(tmp_path, "--format", "json") == 0
     first = json.loads(capsys.readouterr().out)
     assert first["verdict"] == "pass"
@@ -38,7 +38,7 @@ def test_a_dropped_guard(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     base, head = honest()
     guard = "if self.fused_executor is not None and self.fused_executor.admits(input_ids, metadata):"
     head = edited(head, [{"path": "engine/models/k3.py", "old": guard, "new": "if input_ids.shape[0] == 1:"}])
-    context_of(base, head, tmp_path)
+    context_of(base, head, tmp_path, own=True)
     assert _run(tmp_path) == 1
     text = capsys.readouterr().out
     assert "isolation/default-path-changed" in text

@@ -62,9 +62,9 @@ def _repository() -> RepositoryBuilder:
     return RepositoryBuilder(Path(_kept().name), bare=True)
 
 
-def context_of(base: Tree, head: Tree, folder: Path) -> StageContext:
-    """The change as a stage sees it, from a real repository. `folder` is its work folder."""
-    builder = _repository()
+def context_of(base: Tree, head: Tree, folder: Path, *, own: bool = False) -> StageContext:
+    """The change as a stage sees it, from a real repository. `folder`: work folder; with `own`, the repository."""
+    builder = RepositoryBuilder(folder, bare=True) if own else _repository()
     first = builder.commit(base, branch="main")
     builder.commit(head, first, branch="change")
     change = open_change(builder.path, "main", "change")
