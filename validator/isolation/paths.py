@@ -10,7 +10,7 @@ from validator.globs import matches
 from validator.manifest.load import load_manifest
 from validator.stage import StageContext
 
-__all__ = ["is_own", "is_taken", "shared_files"]
+__all__ = ["is_own", "is_taken", "manifest_path", "shared_files"]
 
 
 def is_own(context: StageContext, path: str) -> bool:
@@ -37,7 +37,7 @@ def is_taken(context: StageContext, path: str) -> bool:
     base = context.change.base_tree
     if base.entry(path) is None:
         return False
-    before = base.entry(_manifest_path(context))
+    before = base.entry(manifest_path(context))
     if before is None or before.kind is FileKind.SYMLINK:
         return True
     try:
@@ -47,7 +47,7 @@ def is_taken(context: StageContext, path: str) -> bool:
     return not matches(path, manifest.isolation.paths)
 
 
-def _manifest_path(context: StageContext) -> str:
+def manifest_path(context: StageContext) -> str:
     """Where the manifest is; its file is named after its id. Empty: the change brings none."""
     if context.manifest_path is not None or context.manifest is None:
         return context.manifest_path or ""
