@@ -20,13 +20,9 @@ WAIT = re.compile(r"griddepcontrol\.wait\s*;")
 ACQBULK, NOP = 0x82E, 0x918
 """Low 12 bits of an instruction's first word."""
 
-EQUIVALENT = {
-    (
-        "patterns/wait-inside-loop",
-        1,
-    ): "behind the loop: a launch that ran no turn has touched nothing and triggered nothing",
-}
-"""(folder, n-th wait of the file) → why removing it breaks no rule."""
+_IDLE = "behind the loop: a launch that ran no turn has touched nothing and triggered nothing"
+EQUIVALENT = {("patterns/wait-inside-loop", 1): _IDLE, ("patterns/waits-once-in-a-loop", 1): _IDLE}
+"""(folder, n-th wait of the file) → why removing or moving it breaks no rule."""
 
 
 def _good() -> list[str]:
@@ -72,6 +68,8 @@ def test_a_deleted_wait_is_noticed(name: str, number: int, folder, audited):
 
 @pytest.mark.parametrize(("name", "number"), WAITS)
 def test_a_wait_moved_to_the_end_is_noticed(name: str, number: int, folder, audited):
+    if (name, number) in EQUIVALENT:
+        pytest.skip(EQUIVALENT[name, number])
     labels, text = folder(name), _ptx(name)
     match = list(WAIT.finditer(text))[number]
     end = text.index("ret;", match.end())
