@@ -10,6 +10,7 @@ from typing import Final
 from validator.isolation.offpath.constants import name_of
 from validator.isolation.offpath.facts import functions_of
 from validator.isolation.source import Sources
+from validator.isolation.syntax import every_node
 
 __all__ = ["Choice", "Hazard", "choices"]
 
@@ -84,7 +85,7 @@ def choices(base: Sources, head: Sources, pairs: Iterable[tuple[str, str]], own:
 
 
 def _conditions(module: ast.Module | None) -> Iterator[tuple[ast.expr, int]]:
-    for node in ast.walk(module) if module else ():
+    for node in every_node(module) if module else ():
         if isinstance(node, ast.If | ast.IfExp | ast.While):
             yield node.test, node.test.lineno
 

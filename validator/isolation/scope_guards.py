@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from validator.isolation.offpath.constants import UNKNOWN, compare, name_of, value_of
+from validator.isolation.syntax import every_node
 from validator.manifest.model import ScopeDeclaration
 
 __all__ = ["Gap", "Guard", "gaps", "read_guards"]
@@ -121,7 +122,7 @@ def _constants(module: ast.Module) -> dict[str, Any]:
 
 def _guards(path: str, module: ast.Module, called: frozenset[str], constants: Mapping[str, Any]) -> Iterator[Guard]:
     skipped = _skipped(module, called)
-    for node in ast.walk(module):
+    for node in every_node(module):
         test, refuses = (None, False) if id(node) in skipped else _condition(node)
         if test is None:
             continue
@@ -135,7 +136,7 @@ def _guards(path: str, module: ast.Module, called: frozenset[str], constants: Ma
 def _skipped(module: ast.Module, called: frozenset[str]) -> set[int]:
     """Statements of functions that nothing calls, and values returned by functions that are no predicates."""
     found: set[int] = set()
-    for function in ast.walk(module):
+    for function in every_node(module):
         if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
             dead = function.name not in called and function.name != "__init__"
             predicate = _PREDICATE.match(function.name) is not None

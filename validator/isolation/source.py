@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from validator.change.model import FileKind, MissingFile, Tree
-from validator.isolation.syntax import lower_new_syntax
+from validator.isolation.syntax import every_node, lower_new_syntax
 
 __all__ = ["Corpus", "Source", "Sources", "Words"]
 
@@ -86,7 +86,7 @@ class Words:
     def of(cls, module: ast.Module | None) -> Words:
         """Of a parsed file; all empty for one that is not."""
         names, bound, attributes = set(), set(), set()
-        for node in ast.walk(module) if module else ():
+        for node in every_node(module) if module else ():
             if isinstance(node, ast.Name):
                 names.add(node.id)
                 if isinstance(node.ctx, ast.Store):

@@ -1,4 +1,4 @@
-"""Syntax newer than the running interpreter's, lowered line by line so that an older `ast` reads the same program.
+"""Syntax trees, each walked once; and syntax newer than the running interpreter's, lowered so that an older `ast` reads it.
 
 Covers PEP 695 and 696 (`type X = …`, `def f[T](…)`, `class C[T]`), PEP 758 (`except A, B:`) and PEP 750 (`t"…"` as
 an f-string). Line numbers stay. Type parameters vanish: they never change what runs with a switch off.
@@ -6,14 +6,30 @@ an f-string). Line numbers stay. Type parameters vanish: they never change what 
 
 from __future__ import annotations
 
+import ast
 import re
+from functools import lru_cache
 
-__all__ = ["lower_new_syntax"]
+__all__ = ["every_node", "lower_new_syntax"]
 
 _TYPE = re.compile(r"^([ \t]*)type[ \t]+([A-Za-z_]\w*)[ \t]*(\[[^=\n]*\])?[ \t]*=(?!=)", re.M)
 _GENERIC = re.compile(r"^([ \t]*(?:async[ \t]+)?(?:def|class)[ \t]+[^\W\d]\w*)[ \t]*\[", re.M)
 _EXCEPT = re.compile(r"^([ \t]*except\*?[ \t]+)([^\W\d][\w.]*(?:[ \t]*,[ \t]*[^\W\d][\w.]*)+)[ \t]*:", re.M)
 _TEMPLATE = re.compile(r"(?<![\w\"'])(?:[tT]([rR]?)|([rR])[tT])(?=[\"'])")
+
+
+@lru_cache(maxsize=256)
+def every_node(module: ast.Module) -> tuple[ast.AST, ...]:
+    """What `ast.walk` gives, without the load and store marks: every rule asks for it, so a module is walked once."""
+    found: list[ast.AST] = [module]
+    for node in found:
+        for name in node._fields:
+            value = getattr(node, name, None)
+            if isinstance(value, list):
+                found += [part for part in value if isinstance(part, ast.AST)]
+            elif isinstance(value, ast.AST) and not isinstance(value, ast.expr_context):
+                found.append(value)
+    return tuple(found)
 
 
 def lower_new_syntax(text: str) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 from validator.manifest.contract import KernelContract, Role
@@ -21,6 +23,19 @@ from validator.verdict.model import Finding, Severity, Status
 __all__ = ["assemble", "audit_program", "grouped_findings", "status_of"]
 
 
+@contextmanager
+def _no_cycle_search() -> Iterator[None]:
+    """One kernel makes many small objects and no garbage in cycles: looking for some costs a tenth of the time."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+@_no_cycle_search()
 def audit_program(
     program: Program,
     contract: KernelContract | None,

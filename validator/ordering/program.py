@@ -139,6 +139,10 @@ class Reg:
 
     name: str
 
+    def __hash__(self) -> int:
+        """Registers are the keys of every table: the name's own hash is kept by the string, a tuple's is not."""
+        return hash(self.name)
+
 
 @dataclass(frozen=True, slots=True)
 class Const:

@@ -13,6 +13,7 @@ from validator.isolation.blast.graph import ImportGraph, Reach, build, cycles, r
 from validator.isolation.blast.imports import Import, imports_of
 from validator.isolation.offpath.constants import name_of
 from validator.isolation.source import Sources
+from validator.isolation.syntax import every_node
 
 __all__ = ["Patch", "PrivateUse", "Radius", "measure"]
 
@@ -124,7 +125,7 @@ def _private(sources: Sources, path: str, outside: Sequence[Import], pins: dict[
     for found in outside:
         yield from made(found.line, f"{found.module}.{found.name}" if found.name else found.module)
     module = sources.parse(path).module
-    for node in ast.walk(module) if module else ():
+    for node in every_node(module) if module else ():
         if isinstance(node, ast.Attribute) and _is_private(node.attr):
             first, _, rest = name_of(node).partition(".")
             if first in bound:
@@ -170,12 +171,12 @@ def _patches(sources: Sources, path: str, outside: Sequence[Import]) -> Iterator
     names = {i.bound for i in outside}
     inside_functions = {
         id(n)
-        for f in ast.walk(module)
+        for f in every_node(module)
         if isinstance(f, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
         for n in ast.walk(f)
         if n is not f
     }
-    for node in ast.walk(module):
+    for node in every_node(module):
         target = _foreign_target(node, names) or _replaced_method(sources, node)
         if target:
             yield Patch(path, node.lineno, target, id(node) not in inside_functions)  # type: ignore[attr-defined]
