@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
 from validator.change.model import ChangeStatus, FileChange
 from validator.globs import matches
@@ -45,8 +45,10 @@ class Analysis:
         """Python files of the head."""
         return Sources(self.context.change.head_tree, self._isolated, twin=self.base)
 
-    def _isolated(self, path: str) -> bool:
-        return is_own(self.context, path)
+    @cached_property
+    def _isolated(self) -> Callable[[str], bool]:
+        """Asked of every path of both trees by several rules: each is matched against the globs once."""
+        return cache(lambda path: is_own(self.context, path))
 
     @cached_property
     def switch(self) -> SwitchSpec | None:

@@ -79,7 +79,8 @@ def _definition(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef, pur
 
 def _store(node: ast.Assign | ast.AugAssign | ast.AnnAssign | ast.Delete, pure: Purity) -> Iterator[Effect]:
     targets = node.targets if isinstance(node, ast.Assign | ast.Delete) else [node.target]
-    for target in (t for whole in targets for t in ast.walk(whole)):
+    # A plain name stores into the module itself; most targets are one, and need no walk.
+    for target in (t for whole in targets if not isinstance(whole, ast.Name) for t in ast.walk(whole)):
         if isinstance(target, ast.Attribute | ast.Subscript) and isinstance(target.ctx, ast.Store | ast.Del):
             yield Effect(node.lineno, f"sets `{ast.unparse(target)[:80]}`", True)
     value = None if isinstance(node, ast.Delete) else node.value

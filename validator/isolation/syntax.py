@@ -1,4 +1,4 @@
-"""Syntax trees, each walked once; and syntax newer than the running interpreter's, lowered so that an older `ast` reads it.
+"""Syntax trees, walked once; and syntax newer than the running interpreter's, lowered to what its `ast` reads.
 
 Covers PEP 695 and 696 (`type X = …`, `def f[T](…)`, `class C[T]`), PEP 758 (`except A, B:`) and PEP 750 (`t"…"` as
 an f-string). Line numbers stay. Type parameters vanish: they never change what runs with a switch off.
