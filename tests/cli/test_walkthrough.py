@@ -179,7 +179,7 @@ def test_from_init_to_pass(cli: Cli, tmp_path: Path) -> None:
     assert ran.out.startswith("PASS")
     assert ran.err == ""
 
-    edit(manifest, {"fastpath.fused_scale.model:scale\"]": "fastpath.fused_scale.model:nothing\"]"})
+    edit(manifest, {'fastpath.fused_scale.model:scale"]': 'fastpath.fused_scale.model:nothing"]'})
     commit({}, "rfcs")
     wrong = check()
     assert wrong.code == 1, "an entry point that is not there must not pass"
