@@ -84,7 +84,7 @@ def settle(
     )
     obligation = Obligation(
         ident,
-        f"{contract.match}: the new path computes what {contract.reference} computes",
+        f"{contract.match}: the CPU callable of the new path agrees with {contract.reference}",
         status,
         reason,
         (evidence.id,),

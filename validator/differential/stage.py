@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["STATEMENT", "run", "unsettled"]
 
-STATEMENT = "every kernel's new path computes what its reference computes, on inputs that the contract allows"
+STATEMENT = "the CPU callable of every kernel agrees with its reference, on inputs that the contract allows"
 
 
 def run(context: StageContext) -> StageResult:
@@ -66,7 +66,7 @@ def _alone(status: Status, reason: str) -> StageResult:
 def unsettled(contract: KernelContract, reason: str) -> Obligation:
     return Obligation(
         f"differential/{contract.match}",
-        f"{contract.match}: the new path computes what its reference computes",
+        f"{contract.match}: the CPU callable of the new path agrees with its reference",
         Status.UNPROVEN,
         reason,
     )

@@ -248,7 +248,7 @@ def _goals(analysis: Analysis) -> Sequence[Goal]:
                 "test files": len(analysis.coverage),
                 "assertions": sum(c.assertions for c in analysis.coverage),
             },
-            not_covered=("whether these tests pass: nothing of the change runs in this program",),
+            not_covered=("whether these tests pass: they are compared, not run",),
         ),
         Goal(
             _SCOPE_GOAL,

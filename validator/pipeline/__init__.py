@@ -23,7 +23,7 @@ from validator.policy.waivers import judge_waivers
 from validator.rules import aliases_of, unwaivable
 from validator.stage import StageContext
 from validator.verdict.compute import apply_waivers, compute, verdict_reason
-from validator.verdict.model import Obligation, StageResult, Status, Strength
+from validator.verdict.model import Evidence, Obligation, StageResult, Status, Strength
 from validator.verdict.result import CheckResult, Environment, WaiverUse
 
 __all__ = ["Options", "check"]
@@ -153,14 +153,23 @@ def _is_barred(finding_id: str) -> bool:
 
 
 def _not_covered(result: StageResult, inputs: Inputs) -> tuple[str, ...]:
-    said = [text for e in result.evidence for text in e.not_covered]
+    """Every gap once, the heaviest first: what did not run, what the runs did not show, then what reading left open."""
+    said = []
     if not any(e.strength is Strength.GPU_RUN for e in result.evidence):
         said.append("nothing was run on a GPU")
+    said += [text for e in sorted(result.evidence, key=_gap_weight) for text in e.not_covered]
     claims = inputs.manifest.claims if inputs.manifest else ()
     if claims:
         said.append(f"what the author claims and nobody measured here: {', '.join(c.metric for c in claims)}")
     said += [f"the view of the change is limited: {note}" for note in inputs.change.notes]
     return _distinct(said)
+
+
+def _gap_weight(evidence: Evidence) -> int:
+    """Position among the gaps: kernels before sources, runs before proofs."""
+    runs = (Strength.GPU_RUN, Strength.PTX_RUN, Strength.CPU_MODEL)
+    proofs = (Strength.MACHINE_CODE, Strength.PTX)
+    return 0 if evidence.strength in runs else 1 if evidence.strength in proofs else 2
 
 
 def _distinct(texts: Iterable[str]) -> tuple[str, ...]:

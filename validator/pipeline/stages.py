@@ -62,7 +62,7 @@ STAGES = (
     Entry(
         "differential",
         "validator.differential.stage:run",
-        "every candidate computes what its reference does",
+        "the CPU callable of every kernel agrees with its reference",
         "running candidates against references",
     ),
 )

@@ -133,7 +133,7 @@ def architectures(kernels: Sequence[Kernel], declared: Sequence[str]) -> Picture
                 how = " + ".join(dict.fromkeys(_SHORT[e.strength] for e in own))
                 cells[(kernel.match, column)] = (how, (bad or Status.PROVEN).value)
     missing = [f"{k.match} on {c}" for k in kernels for c in columns if (k.match, c) not in cells]
-    says = "Every kernel was examined for every architecture in scope and run against its reference."
+    says = "Every kernel was examined for every architecture in scope; what was run, and where, stands under `run`."
     if missing:
         more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
         says = f"Nothing was examined of {', '.join(missing[:5])}{more}."
