@@ -144,7 +144,7 @@ def _play(scenario: Scenario, place: Path, *, kept: bool) -> bool:
 
 def _errors(result: CheckResult) -> list[str]:
     errors = [f for f in result.findings if f.severity is Severity.ERROR and f.status is Status.REFUTED]
-    return [f"{f.rule}: {f.message}" for f in errors[:3]]
+    return [f"{f.rule}: {f.message}" + (f" ({f.where.source})" if f.where.source else "") for f in errors[:3]]
 
 
 def _refuted_by(result: CheckResult, family: str) -> bool:
