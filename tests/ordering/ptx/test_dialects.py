@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import subprocess
 import sys
 from collections import Counter
@@ -157,9 +158,8 @@ def test_compiled_triton_matmul(capability: int, examine: Examine) -> None:
     check_matmul(program)
 
 
-@pytest.mark.parametrize("arch", ["sm_90a", "sm_100a"])
-def test_stored_cutlass_tensor_copy(arch: str) -> None:
-    (program,) = programs(FIXTURES / "ptx" / f"tma.{arch}.ptx")
+def check_tensor_copy(program: PtxProgram) -> None:
+    """What `tma.py` is made to show."""
     (copy,) = [e for e in program.events if e.kind is EventKind.ASYNC_COPY]
     read = next(access for access in copy.accesses if access.tensormap)
     (pointer,) = read.address
@@ -180,3 +180,21 @@ def test_stored_cutlass_tensor_copy(arch: str) -> None:
         if program.operation(i, r).op is Op.ELECT
     ]
     assert len(elected) == 3
+
+
+@pytest.mark.parametrize("arch", ["sm_90a", "sm_100a"])
+def test_stored_cutlass_tensor_copy(arch: str) -> None:
+    (program,) = programs(FIXTURES / "ptx" / f"tma.{arch}.ptx")
+    check_tensor_copy(program)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(importlib.util.find_spec("cutlass") is None, reason="CuTe DSL is not installed")
+@pytest.mark.parametrize("arch", ["sm_90a", "sm_100a"])
+def test_compiled_cutlass_tensor_copy(arch: str, tmp_path: Path) -> None:
+    kept = {"CUTE_DSL_ARCH": arch, "CUTE_DSL_KEEP_PTX": "1", "CUTE_DSL_DUMP_DIR": str(tmp_path)}
+    command = [sys.executable, str(FIXTURES / "ptx" / "tma.py")]
+    subprocess.run(command, check=True, capture_output=True, timeout=300, cwd=tmp_path, env={**os.environ, **kept})
+    (file,) = tmp_path.glob("*.ptx")
+    (program,) = programs(file)
+    check_tensor_copy(program)
