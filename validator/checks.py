@@ -48,6 +48,8 @@ class Goal:
     blocked: Callable[[StageContext], str] = lambda _: ""
     """Why it cannot be settled here; empty when it can."""
     not_covered: tuple[str, ...] = ()
+    denial: str = ""
+    """What is the case where it is refuted, as a sentence."""
 
 
 def finding(
@@ -95,6 +97,7 @@ def settle(context: StageContext, goals: Iterable[Goal]) -> StageResult:
                 evidence=(proof.id,),
                 findings=tuple(one.id for one in found),
                 strength=Strength.SOURCE,
+                denial=goal.denial,
             )
         )
     return StageResult(tuple(obligations), tuple(evidence), tuple(findings))

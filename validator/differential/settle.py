@@ -90,6 +90,7 @@ def settle(
         (evidence.id,),
         tuple(f.id for f in found),
         Strength.CPU_MODEL,
+        f"{contract.match}: the CPU callable of the new path does not agree with {contract.reference}",
     )
     return StageResult((obligation,), (evidence,), found)
 

@@ -36,6 +36,7 @@ GOALS = (
         "The change edits no policy and no waiver.",
         POLICY,
         _counts("policies", "waivers"),
+        denial="The change edits a policy or a waiver.",
     ),
     Goal(
         "gate/tests",
@@ -43,18 +44,21 @@ GOALS = (
         TESTS,
         _counts("tests"),
         not_covered=("what new tests do to others when they run in the same process",),
+        denial="A test that was there before is gone, changed, or may run otherwise.",
     ),
     Goal(
         "gate/references",
         "The change edits no reference that it is judged against.",
         REFERENCES,
         _reference_counts,
+        denial="The change edits a reference that it is judged against.",
     ),
     Goal(
         "gate/configuration",
         "The change edits nothing that configures CI, pytest, Python or the validator.",
         CONFIGURATION,
         _counts("ci", "validator"),
+        denial="The change edits what configures CI, pytest, Python or the validator.",
     ),
 )
 

@@ -110,6 +110,7 @@ def _off_path(context: StageContext, analysis: Analysis) -> StageResult:
             [_Only(check, _on(path)) for check in OFF_PATH],
             lambda _, path=path: _figures(proofs.get(path)),  # type: ignore[misc]  # one goal, one path
             not_covered=_NOT_SHOWN,
+            denial=f"With the switch off, {path} no longer does what it did before.",
         )
         for path in files
     ]
@@ -160,6 +161,7 @@ def _discovery(context: StageContext) -> StageResult:
             [_Only(DISCOVERY, lambda other, id=found.id: other.id == id)],  # type: ignore[misc]  # one goal, one finding
             lambda _: {"lookups by name": 1},
             not_covered=("which run-time types reach the lookup",),
+            denial=f"With the switch off, something picks up what {found.where.path} adds at line {found.where.line}.",
         )
         for found in {f.id: f for f in DISCOVERY.check(context)}.values()
     ]
@@ -184,6 +186,7 @@ def _goals(analysis: Analysis) -> Sequence[Goal]:
             lambda _: _radius(analysis),
             blocked,
             ("imports by a computed name",),
+            "Something outside loads the isolated package while the switch is off, or an import cycle runs through it.",
         ),
         Goal(
             "isolation/entry-points",
@@ -191,6 +194,7 @@ def _goals(analysis: Analysis) -> Sequence[Goal]:
             ENTRIES,
             lambda _: {"imports from outside": len(analysis.radius.inward)},
             blocked,
+            denial="Code outside reaches the isolated package by another way than the declared entry points.",
         ),
         Goal(
             "isolation/no-outside-effects",
@@ -203,6 +207,7 @@ def _goals(analysis: Analysis) -> Sequence[Goal]:
             },
             blocked,
             ("stores through objects that it is handed, other than to methods that the tree defines",),
+            "Loading or running the isolated package changes something outside itself.",
         ),
         Goal(
             "isolation/switch",
@@ -210,6 +215,7 @@ def _goals(analysis: Analysis) -> Sequence[Goal]:
             SWITCH,
             lambda _: {"uses of the switch": len(analysis.uses)},
             switchless,
+            denial="The declared switch is not off by default for everybody, or is not what the code reads.",
         ),
         Goal(
             "isolation/dispatch",
@@ -217,6 +223,7 @@ def _goals(analysis: Analysis) -> Sequence[Goal]:
             STEP,
             lambda _: {"conditions and functions": len(analysis.choices)},
             blocked,
+            denial="The choice of the path reads state that ranks may not share.",
         ),
         Goal(
             "isolation/additions",
@@ -227,6 +234,7 @@ def _goals(analysis: Analysis) -> Sequence[Goal]:
                 **dict(sorted(Counter(f"of kind {a.kind}" for a in analysis.additions).items())),
             },
             not_covered=("operators and variables whose names are computed",),
+            denial="Something that the change adds is installed, built or loaded for everybody.",
         ),
         Goal(
             _SHIPPED_GOAL,
@@ -239,6 +247,7 @@ def _goals(analysis: Analysis) -> Sequence[Goal]:
                 "gone": len(analysis.shipped.gone),
             },
             not_covered=("kernels that are built from source when the project is installed",),
+            denial="A compiled kernel that the base ships is changed or gone at the head.",
         ),
         Goal(
             _TESTS_GOAL,
@@ -249,6 +258,7 @@ def _goals(analysis: Analysis) -> Sequence[Goal]:
                 "assertions": sum(c.assertions for c in analysis.coverage),
             },
             not_covered=("whether these tests pass: they are compared, not run",),
+            denial="A test of a touched shared file is gone, or asserts less than at the base.",
         ),
         Goal(
             _SCOPE_GOAL,
@@ -257,6 +267,7 @@ def _goals(analysis: Analysis) -> Sequence[Goal]:
             lambda _: {"isolated modules": len(analysis.own), "checks": len(analysis.guards)},
             blocked,
             ("refusals that are spelled in ways this program does not read",),
+            "A check in the code admits what the manifest does not name.",
         ),
     )  # fmt: skip
 

@@ -35,12 +35,14 @@ GOALS = (
         _figures,
         _blocked,
         ("that the new path is unreachable while the switch has its default value",),
+        "The change touches a file that is neither its own nor one that policy lets it touch.",
     ),
     Goal(
         "isolation/content",
         "The change brings no binary, oversized, linked, executable or unreadable file that policy does not expect.",
         CONTENT,
         lambda context: {"changed files": len(context.change.files)},
+        denial="The change brings a file of a kind that policy does not expect.",
     ),
 )
 

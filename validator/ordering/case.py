@@ -100,6 +100,7 @@ class Case:
             evidence=tuple(evidence[id(k)].id for k in own),
             findings=tuple(f.id for f in findings),
             strength=_weakest(o.strength for o in outcomes if o.strength),
+            denial=f"in {contract.match}, memory is touched where nothing orders it as it has to be",
         )
 
     def _on(self, architecture: str, own: list[KernelAudit]) -> _Outcome:
@@ -165,6 +166,7 @@ class Case:
             evidence=tuple(evidence[id(k)].id for k in strangers),
             findings=tuple(f.id for f in findings),
             strength=Strength.SOURCE,
+            denial="a compiled file that the manifest does not name, or a kernel that nobody declared, breaks a rule",
         )
 
     def _gaps(self, strangers: list[KernelAudit]) -> list[str]:

@@ -103,6 +103,8 @@ class ObligationDocument(TypedDict):
     strength: StrengthName | None
     evidence: list[str]
     findings: list[str]
+    denial: str
+    """What is the case where it is refuted; empty: that the statement does not hold."""
 
 
 @_closed

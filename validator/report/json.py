@@ -149,6 +149,7 @@ def _obligation(obligation: Obligation) -> ObligationDocument:
         "strength": obligation.strength.value if obligation.strength else None,
         "evidence": sorted(obligation.evidence),
         "findings": sorted(obligation.findings),
+        "denial": obligation.denial,
     }
 
 

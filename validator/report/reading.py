@@ -43,6 +43,7 @@ _ADDED: dict[tuple[str, ...], dict[str, Any]] = {
     ("change", "files", "*"): {"line": None},
     ("policy",): {"evidence_days": EvidencePolicy().max_days},
     ("evidence", "*"): {"details": {}},
+    ("obligations", "*"): {"denial": ""},
     ("findings", "*"): {"identity": []},
     ("findings", "*", "where"): {"source": None},
     ("findings", "*", "others", "*"): {"source": None},
@@ -152,6 +153,7 @@ def result_of(document: CheckDocument) -> CheckResult:
                 tuple(o["evidence"]),
                 tuple(o["findings"]),
                 Strength(o["strength"]) if o["strength"] else None,
+                o["denial"],
             )
             for o in document["obligations"]
         ),

@@ -51,6 +51,7 @@ GOALS = (
         MANIFEST,
         _manifest_figures,
         _blocked_if_required,
+        denial="The change brings no valid manifest with an owner, a switch and an end.",
     ),
     Goal(
         "scope/bounds",
@@ -59,12 +60,14 @@ GOALS = (
         _scope_figures,
         _blocked,
         ("that the code runs within the declared scope only",),
+        "Models, architectures, dtypes, batch sizes or parallelism go beyond what policy allows.",
     ),
     Goal(
         "scope/dependencies",
         "The change does not alter what is installed.",
         DEPENDENCIES,
         _dependency_figures,
+        denial="The change alters what is installed.",
     ),
 )
 

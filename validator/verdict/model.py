@@ -174,6 +174,8 @@ class Obligation:
     """Ids of `Finding`."""
     strength: Strength | None = None
     """The weakest strength among the evidence that settles it; None when there is none."""
+    denial: str = ""
+    """What is the case where it is refuted, as a sentence; empty: that the statement does not hold."""
 
 
 @dataclass(frozen=True, slots=True)
