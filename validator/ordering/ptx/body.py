@@ -17,7 +17,7 @@ from typing import Any
 from validator.ordering.ptx.declarations import Variable, variables_of
 from validator.ordering.ptx.errors import PtxError
 from validator.ordering.ptx.form import Flow, Form
-from validator.ordering.ptx.lexical import code_only
+from validator.ordering.ptx.lexical import TYPE_BITS, code_only
 from validator.ordering.ptx.opcodes import END_OF_BODY, classify
 
 __all__ = ["Body", "SourcePosition", "scan_body"]
@@ -77,6 +77,8 @@ class _Scope:
     parent: int
     registers: dict[str, int] = field(default_factory=dict)
     """Name → -1, or prefix → count for `%r<5>`."""
+    types: dict[str, str] = field(default_factory=dict)
+    """The same names → declared type, `b32`."""
     variables: dict[str, Variable] = field(default_factory=dict)
     labels: dict[str, int] = field(default_factory=dict)
     """Label → index of the next instruction."""
@@ -162,6 +164,11 @@ class Body:
             scope = self.scopes[scope].parent
         return 0
 
+    def register_type(self, name: str, scope: int) -> str | None:
+        """Declared type of register `name` as seen from `scope`: `b32`; None when no scope declares it."""
+        types = self.scopes[self.declaring_scope(name, scope)].types
+        return types.get(name) or types.get(name.rstrip(_DIGITS))
+
     def variable(self, name: str, scope: int) -> Variable | None:
         """The variable that `name` means in `scope`, when the body declares one."""
         while scope >= 0:
@@ -206,10 +213,13 @@ class _Sources:
 
 
 def _declare_registers(scope: _Scope, text: str) -> None:
+    head = _REGISTER_TYPE.match(text)
+    kind = next((w for w in re.findall(r"\.(\w++)", head[0]) if w in TYPE_BITS), "b32") if head else "b32"
     for part in _REGISTER_TYPE.sub("", text).split(","):
         match = _REGISTER.match(part.strip())
         if match is not None:
             scope.registers[match[1]] = -1 if match[2] is None else int(match[2][:9])
+            scope.types[match[1]] = kind
 
 
 def _declare(scope: _Scope, word: str, text: str, label: str | None) -> bool:
