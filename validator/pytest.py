@@ -17,8 +17,8 @@ from typing import Any, TypeVar
 
 import pytest
 
-from validator.differential.engine import KernelResult
 from validator.differential.processes import Trees
+from validator.differential.results import KernelResult
 from validator.differential.session import run_contracts
 from validator.differential.text import run_text
 from validator.manifest.contract import KernelContract

@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 
-from validator.differential.engine import CaseResult, KernelResult, run_kernel
+from validator.differential.engine import run_kernel
 from validator.differential.processes import Trees, runner_for
+from validator.differential.results import CaseResult, KernelResult
 from validator.differential.rules import BY_FAULT
 from validator.manifest.contract import KernelContract, Tolerance
 from validator.run.sandbox import Limits

@@ -13,7 +13,7 @@ import pytest
 
 from validator.differential.buffers import poisoned
 from validator.differential.cases import Case, build, judged_arguments
-from validator.differential.engine import KernelResult
+from validator.differential.results import KernelResult
 from validator.differential.rules import BY_FAULT
 from validator.differential.shapes import Space
 from validator.manifest.contract import KernelContract, Role

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from validator.differential.engine import KernelResult, run_kernel
+from validator.differential.engine import run_kernel
 from validator.differential.processes import Trees, runner_for
+from validator.differential.results import KernelResult
 from validator.manifest.contract import KernelContract
 from validator.run.sandbox import Limits
 

@@ -16,7 +16,8 @@ from validator.change.model import MAX_READ, Change, ChangeStatus, Entry, FileCh
 from validator.differential import run
 from validator.differential.cases import Case, case_text, load_case
 from validator.differential.controls import Controlled
-from validator.differential.engine import CaseResult, KernelResult
+from validator.differential.device import candidate_of
+from validator.differential.results import CaseResult, KernelResult
 from validator.differential.settle import Demands, settle
 from validator.differential.tolerances import granted
 from validator.manifest.contract import KernelContract
@@ -154,7 +155,9 @@ def test_too_few_judged_cases_are_unproven() -> None:
     cases = tuple(Case("scale", (), number) for number in range(4))
     judged = [CaseResult(case, controlled=Controlled(("zeros of out",), (), ())) for case in cases]
     contract = KernelContract.model_validate(KERNEL)
-    few, enough = (settle(contract, KernelResult(cases, judged), Demands(needed)) for needed in (5, 4))
+    few, enough = (
+        settle(contract, KernelResult(cases, judged), Demands(needed), candidate_of(contract)) for needed in (5, 4)
+    )
     assert (few.obligations[0].status, enough.obligations[0].status) == (Status.UNPROVEN, Status.PROVEN)
     assert "policy asks for 5" in few.obligations[0].reason
 
@@ -169,8 +172,9 @@ def test_confinement_that_policy_asks_for_and_a_machine_lacks(state: str | None,
     enforced = {"limits": "yes", **({} if state is None else {"namespaces": state})}
     result = KernelResult((case,), judged, enforced=enforced)
     contract = KernelContract.model_validate(KERNEL)
-    assert settle(contract, result, Demands(1)).obligations[0].status is Status.PROVEN
-    (obligation,) = settle(contract, result, Demands(1, ("limits", "namespaces"))).obligations
+    chosen = candidate_of(contract)
+    assert settle(contract, result, Demands(1), chosen).obligations[0].status is Status.PROVEN
+    (obligation,) = settle(contract, result, Demands(1, ("limits", "namespaces")), chosen).obligations
     assert obligation.status is status
     assert obligation.reason == "" or "confinement" in obligation.reason
     assert (f"namespaces ({state})" in obligation.reason) is (state == "no: EPERM")

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from validator.differential.cases import Case
-    from validator.differential.engine import CaseResult
     from validator.differential.processes import Trees
+    from validator.differential.results import CaseResult
     from validator.manifest.contract import KernelContract
 
 __all__ = ["diff", "replay"]
@@ -23,12 +23,20 @@ _TREE = click.option("--tree", default=".", show_default=True, metavar="DIR", he
 _BASE = click.option(
     "--base", metavar="REF-or-DIR", help="Where references come from. [default: the tree itself, which proves less]"
 )
+_DEVICE = click.option(
+    "--device",
+    type=click.Choice(("cpu", "ptx", "cuda")),
+    default="cpu",
+    show_default=True,
+    help="Run a CPU callable, the compiled PTX on a CPU, or on a GPU.",
+)
 
 
 @click.command()
 @_MANIFEST
 @_TREE
 @_BASE
+@_DEVICE
 @click.option("--kernel", "glob", default="*", metavar="GLOB", help="Only kernels of this name.")
 @click.option("--cases", "count", type=click.IntRange(0, 100_000), default=100, show_default=True, help="Random ones.")
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), help="Root of every random choice. [default: random]")
@@ -39,6 +47,7 @@ def diff(
     manifest: str,
     tree: str,
     base: str | None,
+    device: str,
     glob: str,
     count: int,
     seed: int | None,
@@ -55,6 +64,7 @@ def diff(
 
     from validator.cli.output import Progress, emit
     from validator.differential.corpus import store_case, stored_cases
+    from validator.differential.device import Device
     from validator.differential.document import diff_document, verdict_of
     from validator.differential.session import run_contracts
     from validator.differential.text import run_text
@@ -70,7 +80,17 @@ def diff(
 
     try:
         with _trees(tree, base) as trees:
-            ran = run_contracts(contracts, trees, seed, count, first, progress, trusted=base is not None, keep=keep)
+            ran = run_contracts(
+                contracts,
+                trees,
+                seed,
+                count,
+                first,
+                progress,
+                trusted=base is not None,
+                keep=keep,
+                device=Device(device),
+            )
     finally:
         progress.close()
     if format_ == "json":
@@ -85,12 +105,14 @@ def diff(
 @_MANIFEST
 @_TREE
 @_BASE
-def replay(case: str, manifest: str, tree: str, base: str | None) -> int:
+@_DEVICE
+def replay(case: str, manifest: str, tree: str, base: str | None, device: str) -> int:
     """Run one case again. CASE is a stored case: a file, or its one line of JSON.
 
     Exit codes: 0 the candidate is right, 1 it is wrong or nothing is shown, 2 could not run, 130 interrupted.
     """
     from validator.cli.output import emit
+    from validator.differential.device import Device
     from validator.differential.session import replay_case
     from validator.differential.text import replay_text
 
@@ -99,7 +121,7 @@ def replay(case: str, manifest: str, tree: str, base: str | None) -> int:
     if not matching:
         raise click.UsageError(f"{manifest}: has no kernel {stored.kernel!r}, which the case is for")
     with _trees(tree, base) as trees:
-        result = replay_case(matching[0], trees, stored)
+        result = replay_case(matching[0], trees, stored, Device(device))
     emit(replay_text(result))
     return 0 if result.status == "passed" else 1
 

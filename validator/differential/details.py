@@ -13,7 +13,7 @@ from typing import Any
 
 from validator.differential.cases import Case, case_text
 from validator.differential.coverage import Row
-from validator.differential.engine import CaseResult, KernelResult
+from validator.differential.results import CaseResult, KernelResult
 
 __all__ = ["kernel_details"]
 

@@ -11,7 +11,7 @@ from typing_extensions import TypedDict
 
 from validator.differential.cases import case_text
 from validator.differential.coverage import coverage
-from validator.differential.engine import CaseResult, KernelResult
+from validator.differential.results import CaseResult, KernelResult
 from validator.manifest.contract import KernelContract
 from validator.verdict.model import StageResult, Status, Verdict
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,78 +13,22 @@ import numpy as np
 from validator.differential.adequacy import Visibility
 from validator.differential.cases import Case, Inputs, cases
 from validator.differential.closeness import baseline_error, error_of
-from validator.differential.controls import Controlled, controls
+from validator.differential.controls import controls
+from validator.differential.device import NotRunHere
 from validator.differential.faults import Fault, FaultKind
 from validator.differential.judge import Expected
 from validator.differential.plans import attributed, differing, follow
+from validator.differential.results import CaseResult, KernelResult
 from validator.differential.runner import Outputs, Played, ReferenceFailed, Runner
 from validator.differential.shapes import Space
-from validator.run.sandbox import Worker
+from validator.run.sandbox import Outcome, Worker
 
-__all__ = ["CaseResult", "Keep", "KernelResult", "run_case", "run_kernel"]
+__all__ = ["Keep", "run_case", "run_kernel"]
 
 _SHRUNK = 3
 """Failures that are shrunk; more of the same tell no more."""
 _TRIES = 60
 """Runs spent on shrinking one failure."""
-
-
-@dataclass(frozen=True, slots=True)
-class CaseResult:
-    """What came of one case."""
-
-    case: Case
-    faults: tuple[Fault, ...] = ()
-    controlled: Controlled | None = None
-    """None: the case failed before controls made sense."""
-    unusable: str = ""
-    """Why nobody can say what is right here."""
-    error: float | None = None
-    """RMS error over what an honest implementation may be off by, worst output; shown, never judged."""
-    baseline: float | None = None
-    """The same of the trusted implementation."""
-
-    @property
-    def status(self) -> str:
-        """`failed`, `unusable`, `void`, `degenerate` or `passed`."""
-        if self.faults:
-            return "failed"
-        if self.unusable or self.controlled is None:
-            return "unusable"
-        return "void" if self.controlled.void else "degenerate" if self.controlled.degenerate else "passed"
-
-
-@dataclass
-class KernelResult:
-    """Everything that was run for one kernel."""
-
-    planned: tuple[Case, ...]
-    """Known before the first call; a case without a result is a failure."""
-    results: list[CaseResult] = field(default_factory=list)
-    shrunk: dict[str, CaseResult] = field(default_factory=dict)
-    """Id of a failed case → the smallest case that fails in the same way."""
-    blind: tuple[str, ...] = ()
-    """Mutants that no case could tell from the right result."""
-    mutated: int = 0
-    """Mutants tried."""
-    calls: int = 0
-    enforced: dict[str, str] = field(default_factory=dict)
-    """Confinement of the candidate's process."""
-    bound: tuple[str, ...] = ()
-    """Functions that were made to raise inside the candidate's process."""
-    wide: bool = True
-    """The reference ran in float64."""
-    sound: bool = True
-    """A candidate that is known to do nothing ran last, in a process like the others', and was refused."""
-
-    def of(self, status: str) -> list[CaseResult]:
-        return [r for r in self.results if r.status == status]
-
-    @property
-    def missing(self) -> list[Case]:
-        """Cases that were planned and have no result."""
-        done = {r.case.id for r in self.results}
-        return [c for c in self.planned if c.id not in done]
 
 
 Keep = Callable[[CaseResult, CaseResult | None], None]
@@ -104,6 +48,8 @@ def run_kernel(
 
     `first`: stored cases that are tried before the others. `keep` gets each kind of failure as soon as there is one.
     """
+    if (started := runner.candidate.start()).outcome is Outcome.ABSENT:
+        raise NotRunHere(started.detail.partition(": ")[2])
     planned = tuple({c.id: c for c in (*first, *cases(runner.contract, seed, count))}.values())
     result = KernelResult(planned)
     other: dict[tuple[tuple[str, int], ...], Outputs] = {}
@@ -147,9 +93,9 @@ def refuses_nothing_done(runner: Runner, case: Case) -> bool:
 
 
 def _hopeless(result: KernelResult) -> bool:
-    """The first eight cases all ended without a result: the rest would too, each after its deadline."""
+    """The first eight cases all ended without a result: the rest would too, each perhaps after its deadline."""
     return len(result.results) >= 8 and all(
-        r.faults and all(f.kind is FaultKind.WORKER for f in r.faults) for r in result.results
+        r.unusable or (r.faults and all(f.kind is FaultKind.WORKER for f in r.faults)) for r in result.results
     )
 
 
@@ -172,7 +118,7 @@ def run_case(runner: Runner, case: Case, other: Outputs | None = None) -> Done:
         faults, first = _twice(runner, case, inputs, expected)
         if first is not None and not faults:
             faults = follow(runner, case, inputs, expected, first)
-    except ReferenceFailed as error:
+    except (ReferenceFailed, NotRunHere) as error:
         return Done(CaseResult(case, unusable=str(error)), inputs)
     controlled = controls(runner, inputs, expected, other)
     distance = None if first is None else error_of(expected, first)

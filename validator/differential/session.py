@@ -7,9 +7,11 @@ from dataclasses import replace
 
 from validator.differential.cases import Case
 from validator.differential.corpus import fits, split
-from validator.differential.engine import CaseResult, Keep, KernelResult, run_case, run_kernel
+from validator.differential.device import Device
+from validator.differential.engine import Keep, run_case, run_kernel
 from validator.differential.errors import DifferentialError
 from validator.differential.processes import Trees, runner_for
+from validator.differential.results import CaseResult, KernelResult
 from validator.differential.settle import Demands, settle
 from validator.differential.stage import unsettled
 from validator.errors import ValidatorError
@@ -32,6 +34,7 @@ def run_contracts(
     *,
     trusted: bool = True,
     keep: Keep = lambda failed, simpler: None,
+    device: Device = Device.CPU,
 ) -> list[Ran]:
     """Run every contract. `trusted`: the reference does not come from the candidate's own tree.
 
@@ -41,12 +44,10 @@ def run_contracts(
     for contract in contracts:
         progress(f"{contract.match}: starting")
         try:
-            if contract.candidate is None:
-                raise DifferentialError("the manifest names no CPU callable (`candidate`), nothing was run")
             mine, outside = split(contract, first)
-            with runner_for(contract, trees.below(contract.import_root)) as runner:
+            with runner_for(contract, trees.below(contract.import_root), device=device) as runner:
                 result = run_kernel(runner, seed, count, mine, progress, keep=keep)
-            stage = settle(contract, result, Demands(cases=1), outside=outside)
+            stage = settle(contract, result, Demands(cases=1), runner.chosen, outside=outside)
             ran.append((contract, result, stage if trusted else _own_reference(stage)))
         except ValidatorError as error:
             reason = "; ".join(map(str, error.problems))
@@ -60,9 +61,9 @@ def _own_reference(stage: StageResult) -> StageResult:
     return replace(stage, evidence=tuple(replace(e, not_covered=(told, *e.not_covered)) for e in stage.evidence))
 
 
-def replay_case(contract: KernelContract, trees: Trees, case: Case) -> CaseResult:
+def replay_case(contract: KernelContract, trees: Trees, case: Case, device: Device = Device.CPU) -> CaseResult:
     """Run one stored case. Raises `DifferentialError` when the contract no longer allows it."""
     if not fits(contract, case):
         raise DifferentialError(f"case {case.id} is outside the contract of {contract.match} as it stands now")
-    with runner_for(contract, trees.below(contract.import_root)) as runner:
+    with runner_for(contract, trees.below(contract.import_root), device=device) as runner:
         return run_case(runner, case).result

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from validator.differential.cases import Case, case_text
 from validator.differential.coverage import coverage, not_covered
 from validator.differential.details import kernel_details
-from validator.differential.engine import CaseResult, KernelResult
+from validator.differential.device import Candidate, Device
 from validator.differential.faults import Fault
+from validator.differential.results import CaseResult, KernelResult
 from validator.differential.rules import BY_FAULT, blind_tolerance, tolerance_too_wide
 from validator.manifest.contract import KernelContract
-from validator.verdict.model import Evidence, Finding, Location, Obligation, StageResult, Status, Strength
+from validator.verdict.model import Evidence, Finding, Location, Obligation, StageResult, Status, Strength, worst
 
-__all__ = ["Demands", "settle"]
+__all__ = ["Demands", "evidence_id", "settle", "together"]
 
 _VOID_SHARE = 0.5
 """Share of cases that may show nothing before a kernel counts as not examined."""
@@ -36,6 +37,7 @@ def settle(
     contract: KernelContract,
     result: KernelResult,
     demands: Demands,
+    candidate: Candidate,
     inputs: Mapping[str, str] = MappingProxyType({}),
     findings: Sequence[Finding] = (),
     outside: Sequence[Case] = (),
@@ -44,10 +46,10 @@ def settle(
 
     `outside`: stored cases that the contract does not allow any more, so that nothing was run of them.
     """
-    found = (*findings, *_findings(contract, result))
+    found = (*findings, *_findings(contract, result, candidate))
     status, reason = _status(contract, result, demands, found)
     rows = coverage(contract, [r.case for r in result.results])
-    ident = f"differential/{contract.match}"
+    ident = evidence_id(contract, candidate.device)
     statuses = {s: len(result.of(s)) for s in ("passed", "failed", "void", "degenerate", "unusable")}
     figures: dict[str, int | float | str] = {
         "cases planned": len(result.planned),
@@ -64,7 +66,7 @@ def settle(
     evidence = Evidence(
         id=ident,
         kind="differential",
-        strength=Strength.CPU_MODEL,
+        strength=candidate.device.strength,
         summary=(
             f"{judged} of {len(result.planned)} cases run against {contract.reference}: {statuses['passed']} right, "
             f"{statuses['failed']} wrong, {statuses['void'] + statuses['degenerate']} show nothing"
@@ -73,7 +75,7 @@ def settle(
         inputs=dict(inputs),
         figures=figures,
         not_covered=(
-            "the CPU callable was run, not the compiled kernel: that both compute the same is not shown",
+            *candidate.not_covered,
             *not_covered(rows),
             *_left_out(outside),
             *_unenforced(result),
@@ -83,16 +85,46 @@ def settle(
         details=kernel_details(result, rows),
     )
     obligation = Obligation(
-        ident,
-        f"{contract.match}: the CPU callable of the new path agrees with {contract.reference}",
+        f"differential/{contract.match}",
+        f"{contract.match}: {candidate.words} agrees with {contract.reference}",
         status,
         reason,
         (evidence.id,),
         tuple(f.id for f in found),
-        Strength.CPU_MODEL,
-        f"{contract.match}: the CPU callable of the new path does not agree with {contract.reference}",
+        candidate.device.strength,
+        f"{contract.match}: {candidate.words} does not agree with {contract.reference}",
     )
     return StageResult((obligation,), (evidence,), found)
+
+
+def evidence_id(contract: KernelContract, device: Device) -> str:
+    """One for each kernel and device."""
+    return f"differential/{contract.match}" + ("" if device is Device.CPU else f"@{device.value}")
+
+
+def _on(device: Device) -> str:
+    """The option of `validator replay` that runs a case where it failed."""
+    return "" if device is Device.CPU else f" --device {device.value}"
+
+
+def together(runs: Sequence[StageResult]) -> StageResult:
+    """A kernel's runs on several devices as one obligation: as weak as its weakest run, as strong as its strongest."""
+    if len(runs) == 1:
+        return runs[0]
+    obligations = [o for run in runs for o in run.obligations]
+    status = worst([o.status for o in obligations])
+    reasons = [f"{o.statement.partition(': ')[2]}: {o.reason}" for o in obligations if o.status is status and o.reason]
+    shown = [o for o in obligations if o.strength is not None]
+    strongest = min(shown, key=lambda o: list(Strength).index(o.strength or Strength.DECLARED), default=obligations[0])
+    merged = replace(
+        strongest,
+        status=status,
+        reason="; ".join(reasons),
+        evidence=tuple(e for o in obligations for e in o.evidence),
+        findings=tuple(dict.fromkeys(f for o in obligations for f in o.findings)),
+    )
+    found = {f.id: f for run in reversed(runs) for f in run.findings}
+    return StageResult((merged,), tuple(e for run in runs for e in run.evidence), tuple(reversed(found.values())))
 
 
 def _status(
@@ -137,7 +169,7 @@ def _unenforced(result: KernelResult) -> Iterator[str]:
             yield f"the candidate ran without confinement of {name} on this machine ({state})"
 
 
-def _findings(contract: KernelContract, result: KernelResult) -> Iterator[Finding]:
+def _findings(contract: KernelContract, result: KernelResult, candidate: Candidate) -> Iterator[Finding]:
     """One finding per rule and output, told by the smallest case that shows it."""
     groups: dict[tuple[str, str], list[tuple[CaseResult, Fault]]] = {}
     for failed in result.of("failed"):
@@ -150,9 +182,9 @@ def _findings(contract: KernelContract, result: KernelResult) -> Iterator[Findin
             rule,
             BY_FAULT[fault.kind].severity,
             f"{contract.match}: {fault.message}",
-            Location((contract.candidate or "").partition(":")[0].replace(".", "/") + ".py", kernel=contract.match),
+            Location(candidate.source, kernel=contract.match),
             why=f"{len(shown)} of {len(result.results)} cases show it" + (f" ({figures})" if figures else ""),
-            fix=f"validator replay {shlex.quote(case_text(first.case))} --manifest FILE",
+            fix=f"validator replay {shlex.quote(case_text(first.case))} --manifest FILE" + _on(candidate.device),
             steps=(f"input: {first.case.words()}", f"made because: {first.case.origin}", f"case {first.case.id}"),
             identity=(contract.match, output),
             count=len(shown),

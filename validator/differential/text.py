@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 
 from validator.differential.cases import case_text
-from validator.differential.engine import CaseResult, KernelResult
+from validator.differential.results import CaseResult, KernelResult
 from validator.manifest.contract import KernelContract
 from validator.text import shorten, visible
 from validator.verdict.model import StageResult
