@@ -1,0 +1,279 @@
+"""Arithmetic of single and double precision with every rounding mode, flushing and saturation; f32 in pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from validator.emulate.isa.exact import fma64
+from validator.emulate.isa.model import Array, Kernel, Op, RegType, operation
+from validator.emulate.isa.numbers import F32, F64, MODES, canonical, directed, flushed, odd_sum, rounded, saturated
+from validator.emulate.isa.words import Family, Unsupported, Words, width
+
+__all__ = ["FAMILY", "fma32"]
+
+_SUBNORMAL = np.finfo(np.float32).smallest_normal
+_TIE_BITS = np.uint64((1 << 29) - 1)
+_TIE = np.uint64(1 << 28)
+"""The bits of a binary64 significand below binary32, and their value half way between two numbers."""
+
+
+def _wide(bits: Array) -> Array:
+    return bits.view(np.float32).astype(np.float64)
+
+
+# --- single precision ------------------------------------------------------------------------------------------------
+
+
+def _add32(mode: str) -> Kernel:
+    if mode == "rn":
+        return lambda a, b: canonical(F32, (a.view(np.float32) + b.view(np.float32)).view(np.uint32))
+
+    def kernel(a: Array, b: Array) -> Array:
+        return _zero_down(rounded(F32, odd_sum(_wide(a), _wide(b)), mode), a, b, mode)
+
+    return kernel
+
+
+def _zero_down(bits: Array, a: Array, b: Array, mode: str) -> Array:
+    """Rounding down, terms that cancel sum to negative zero. `a` and `b` hold the terms' signs."""
+    if mode != "rm":
+        return bits
+    return np.where(bits == 0, (a | b) & F32.sign, bits)
+
+
+def _mul32(mode: str) -> Kernel:
+    if mode == "rn":
+        return lambda a, b: canonical(F32, (a.view(np.float32) * b.view(np.float32)).view(np.uint32))
+    # 48 bits: exact in binary64.
+    return lambda a, b: rounded(F32, _wide(a) * _wide(b), mode)
+
+
+def fma32(a: Array, b: Array, c: Array, mode: str = "rn") -> Array:
+    """a·b + c, rounded once.
+
+    The product is exact in binary64. The sum is rounded there and again to binary32, which differs from one rounding
+    only where the first lands half way between two binary32 numbers, or where the result is subnormal and binary32
+    holds fewer bits: those are summed anew with rounding to odd.
+    """
+    product, addend = _wide(a) * _wide(b), _wide(c)
+    if mode != "rn":
+        return _zero_down(rounded(F32, odd_sum(product, addend), mode), a ^ b, c, mode)
+    total = product + addend
+    result = total.astype(np.float32)
+    again = (total.view(np.uint64) & _TIE_BITS) == _TIE
+    again |= np.abs(total) < _SUBNORMAL
+    if again.any():
+        product, addend = np.broadcast_arrays(product, addend)
+        result[again] = odd_sum(product[again], addend[again]).astype(np.float32)
+    return canonical(F32, result.view(np.uint32))
+
+
+def _fma32(mode: str) -> Kernel:
+    return lambda a, b, c: fma32(a, b, c, mode)
+
+
+def _div32(mode: str) -> Kernel:
+    def kernel(a: Array, b: Array) -> Array:
+        x, y = a.view(np.float32), b.view(np.float32)
+        near = x / y
+        if mode == "rn":
+            return canonical(F32, near.view(np.uint32))
+        # The quotient times the divisor is exact in binary64; the sign of what is left says which side it is on.
+        rest = x.astype(np.float64) - near.astype(np.float64) * y
+        side = np.where(np.signbit(y), -rest, rest)
+        return canonical(F32, directed(F32, near.view(np.uint32), side < 0, side > 0, mode))
+
+    return kernel
+
+
+def _rcp32(mode: str) -> Kernel:
+    divide = _div32(mode)
+    one = np.array([0x3F800000], np.uint32)
+    return lambda a: divide(one, a)
+
+
+def _sqrt32(mode: str) -> Kernel:
+    def kernel(a: Array) -> Array:
+        near = np.sqrt(a.view(np.float32))
+        rest = a.view(np.float32).astype(np.float64) - near.astype(np.float64) ** 2
+        return canonical(F32, directed(F32, near.view(np.uint32), rest < 0, rest > 0, mode))
+
+    return kernel
+
+
+# --- double precision ------------------------------------------------------------------------------------------------
+
+_ONE64 = np.array([0x3FF0000000000000], np.uint64)
+
+
+def _add64(mode: str) -> Kernel:
+    if mode == "rn":
+        return lambda a, b: canonical(F64, (a.view(np.float64) + b.view(np.float64)).view(np.uint64))
+    return lambda a, b: canonical(F64, fma64(a, _ONE64, b, mode))
+
+
+def _mul64(mode: str) -> Kernel:
+    if mode == "rn":
+        return lambda a, b: canonical(F64, (a.view(np.float64) * b.view(np.float64)).view(np.uint64))
+    # A zero of the product's sign leaves its sign alone.
+    return lambda a, b: canonical(F64, fma64(a, b, (a ^ b) & F64.sign, mode))
+
+
+def _fma64(mode: str) -> Kernel:
+    return lambda a, b, c: canonical(F64, fma64(a, b, c, mode))
+
+
+def _settled64(near: Array, minus: Array, by: Array, of: Array, mode: str) -> Array:
+    """`near` moved to its side of the exact result, by the sign of of - near·by; `minus` flips that sign."""
+    bits = near.view(np.uint64)
+    if mode == "rn":
+        return canonical(F64, bits)
+    # Rounded outward, the rest is zero only if it is.
+    low = fma64(bits ^ F64.sign, by, of, "rm").view(np.float64) < 0
+    high = fma64(bits ^ F64.sign, by, of, "rp").view(np.float64) > 0
+    above, below = np.where(minus, high, low), np.where(minus, low, high)
+    return canonical(F64, directed(F64, bits, above, below, mode))
+
+
+def _div64(mode: str) -> Kernel:
+    def kernel(a: Array, b: Array) -> Array:
+        y = b.view(np.float64)
+        return _settled64(a.view(np.float64) / y, np.signbit(y), b, a, mode)
+
+    return kernel
+
+
+def _rcp64(mode: str) -> Kernel:
+    divide = _div64(mode)
+    return lambda a: divide(_ONE64, a)
+
+
+def _sqrt64(mode: str) -> Kernel:
+    def kernel(a: Array) -> Array:
+        near = np.sqrt(a.view(np.float64))
+        return _settled64(near, np.zeros(1, np.bool_), near.view(np.uint64), a, mode)
+
+    return kernel
+
+
+# --- forms -----------------------------------------------------------------------------------------------------------
+
+
+def finished(kernel: Kernel, flush: bool, saturate: bool) -> Kernel:
+    """Single precision with subnormal inputs and results flushed, and the result clamped to [0, 1]."""
+    if flush:
+        bare = kernel
+
+        def kernel(*arrays: Array) -> Array:
+            return flushed(bare(*(flushed(a) for a in arrays)))
+
+    if not saturate:
+        return kernel
+    inner = kernel
+    return lambda *arrays: saturated(inner(*arrays).view(np.float32)).view(np.uint32)
+
+
+def _pairs(kernel: Kernel) -> Kernel:
+    """`kernel` over both 32-bit halves of 64-bit words."""
+
+    def run(*arrays: Array) -> Array:
+        parts = (np.ascontiguousarray(a)[..., None].view(np.uint32) for a in arrays)
+        return np.ascontiguousarray(kernel(*parts)).view(np.uint64)[..., 0]
+
+    return run
+
+
+def _arithmetic(
+    count: int, single: Callable[[str], Kernel], double: Callable[[str], Kernel], *, mode: bool = False
+) -> Callable[[Words], Op]:
+    """Builder of an instruction with `count` inputs; `mode` where the rounding must be written."""
+
+    def build(words: Words) -> Op:
+        rounding = words.take(*MODES) if mode else words.maybe(*MODES) or "rn"
+        flush, saturate = words.flag("ftz"), words.flag("sat")
+        kind = words.take("f32", "f64", "f32x2")
+        words.end()
+        if kind == "f64":
+            if flush or saturate:
+                raise Unsupported
+            return operation((RegType.B64,) * count, RegType.B64, double(rounding))
+        kernel = finished(single(rounding), flush, saturate)
+        reg = width(kind)
+        return operation((reg,) * count, reg, _pairs(kernel) if kind == "f32x2" else kernel)
+
+    return build
+
+
+def _minus(kernel: Kernel, sign: np.unsignedinteger[Any]) -> Kernel:
+    """a - b as a + (-b): a NaN loses its sign anyway."""
+    return lambda a, b: kernel(a, b ^ sign)
+
+
+# --- signs, order, classes -------------------------------------------------------------------------------------------
+
+
+def absolute(words: Words) -> Op:
+    return _signed(words, lambda bits, sign: bits & ~sign)
+
+
+def negative(words: Words) -> Op:
+    return _signed(words, lambda bits, sign: bits ^ sign)
+
+
+def _signed(words: Words, change: Callable[[Array, Array], Array]) -> Op:
+    flush, kind = words.flag("ftz"), words.take("f32", "f64")
+    words.end()
+    if flush and kind == "f64":
+        raise Unsupported
+    form = F32 if kind == "f32" else F64
+
+    def kernel(a: Array) -> Array:
+        return change(flushed(a) if flush else a, form.sign)
+
+    return operation((form.reg,), form.reg, kernel)
+
+
+def copysign(words: Words) -> Op:
+    """The second with the first's sign."""
+    form = F32 if words.take("f32", "f64") == "f32" else F64
+    words.end()
+    return operation((form.reg,) * 2, form.reg, lambda a, b: (a & form.sign) | (b & ~form.sign))
+
+
+def testp(words: Words) -> Op:
+    what = words.take("finite", "infinite", "number", "notanumber", "normal", "subnormal")
+    form = F32 if words.take("f32", "f64") == "f32" else F64
+    words.end()
+
+    def kernel(a: Array) -> Array:
+        size = a & ~form.sign
+        infinity, normal = form.reg.dtype.type(form.infinity), form.reg.dtype.type(form.smallest_normal)
+        return {
+            "finite": lambda: size < infinity,
+            "infinite": lambda: size == infinity,
+            "number": lambda: size <= infinity,
+            "notanumber": lambda: size > infinity,
+            "normal": lambda: (size >= normal) & (size < infinity),
+            "subnormal": lambda: (size > 0) & (size < normal),
+        }[what]()
+
+    return operation((form.reg,), RegType.P, kernel)
+
+
+FAMILY: Family = {
+    "add": _arithmetic(2, _add32, _add64),
+    "sub": _arithmetic(2, lambda m: _minus(_add32(m), F32.sign), lambda m: _minus(_add64(m), F64.sign)),
+    "mul": _arithmetic(2, _mul32, _mul64),
+    "fma": _arithmetic(3, _fma32, _fma64, mode=True),
+    "mad": _arithmetic(3, _fma32, _fma64),
+    "div": _arithmetic(2, _div32, _div64, mode=True),
+    "rcp": _arithmetic(1, _rcp32, _rcp64, mode=True),
+    "sqrt": _arithmetic(1, _sqrt32, _sqrt64, mode=True),
+    "abs": absolute,
+    "neg": negative,
+    "copysign": copysign,
+    "testp": testp,
+}

@@ -1,0 +1,35 @@
+"""From a mnemonic to its semantics."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from validator.emulate.isa import approximate, compare, convert, half, integers, logic, reals
+from validator.emulate.isa.model import Op
+from validator.emulate.isa.words import Family, Unsupported, Words
+
+__all__ = ["lookup"]
+
+_FAMILIES: tuple[Family, ...] = (
+    integers.FAMILY,
+    logic.FAMILY,
+    reals.FAMILY,
+    half.FAMILY,
+    compare.FAMILY,
+    approximate.FAMILY,
+    convert.FAMILY,
+)
+
+
+@lru_cache(maxsize=4096)
+def lookup(opcode: str, modifiers: tuple[str, ...]) -> Op | None:
+    """Semantics of `opcode.modifiers`, thread by thread; None for a form that is not known here."""
+    for family in _FAMILIES:
+        build = family.get(opcode)
+        if build is None:
+            continue
+        try:
+            return build(Words(modifiers))
+        except Unsupported:
+            continue
+    return None
