@@ -3,6 +3,7 @@
 coverage      [{class, words, cases, applies, reason}]
 cases         [{id, status, dims, dtypes, class, inputs, origin, faults, error, baseline}]
 confinement   {what: yes or why not}
+limits        what a result may be off by before it counts as wrong, in words (added by `settle`)
 counterexamples [{id, kernel, case}]: the smallest cases that fail, as `validator replay` takes them
 """
 

@@ -14,6 +14,7 @@ from validator.differential.device import Candidate, Device
 from validator.differential.faults import Fault
 from validator.differential.results import CaseResult, KernelResult
 from validator.differential.rules import BY_FAULT, blind_tolerance, tolerance_too_wide
+from validator.differential.tolerances import in_words
 from validator.manifest.contract import KernelContract
 from validator.verdict.model import Evidence, Finding, Location, Obligation, StageResult, Status, Strength, worst
 
@@ -82,7 +83,7 @@ def settle(
             *(() if result.wide else (f"{contract.reference} refuses float64: it was its own exact result",)),
         ),
         assumptions=(f"{contract.reference} at the base revision is right",),
-        details=kernel_details(result, rows),
+        details={**kernel_details(result, rows), "limits": in_words(contract.tolerance)},
     )
     obligation = Obligation(
         f"differential/{contract.match}",

@@ -9,7 +9,7 @@ from validator.manifest.contract import KernelContract, Tolerance
 from validator.policy.model import DifferentialPolicy
 from validator.verdict.model import Finding, Location
 
-__all__ = ["granted"]
+__all__ = ["granted", "in_words"]
 
 
 def granted(
@@ -21,7 +21,7 @@ def granted(
     cap = Tolerance() if grant is None else _as_contract(grant, asked)
     if _within(asked, cap):
         return contract, ()
-    message = f"{contract.match} asks for {_words(asked)}; policy grants {_words(cap)}, which was used"
+    message = f"{contract.match} asks for {in_words(asked)}; policy grants {in_words(cap)}, which was used"
     finding = Finding(
         tolerance_too_wide.RULE.id,
         tolerance_too_wide.RULE.severity,
@@ -47,7 +47,8 @@ def _within(asked: Tolerance, cap: Tolerance) -> bool:
     return all(getattr(asked, k) <= getattr(cap, k) for k in keys.get(asked.policy, ()))
 
 
-def _words(tolerance: Tolerance) -> str:
+def in_words(tolerance: Tolerance) -> str:
+    """What a result may be off by before it counts as wrong."""
     match tolerance.policy:
         case "absolute":
             return f"absolute (atol {tolerance.atol:g}, rtol {tolerance.rtol:g})"

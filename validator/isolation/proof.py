@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from validator.checks import Check, Goal, settle
 from validator.isolation.analysis import Analysis, analyse
+from validator.isolation.blast.imports import When
 from validator.isolation.offpath.equivalence import FileProof
 from validator.isolation.rules.proof import (
     ADDED,
@@ -62,6 +63,7 @@ def run(context: StageContext) -> StageResult:
         f"isolation: {len(analysis.head.paths):,} Python files, {len(analysis.shared)} shared files changed"
     )
     whole = _only_what_applies(settle(context, _goals(analysis)), analysis)
+    whole = replace(whole, evidence=tuple(_with_importers(e, analysis) for e in whole.evidence))
     parts = [_off_path(context, analysis), _discovery(context), whole]
     return StageResult(
         tuple(o for p in parts for o in p.obligations),
@@ -70,6 +72,7 @@ def run(context: StageContext) -> StageResult:
     )
 
 
+_RADIUS_GOAL = "isolation/blast-radius"
 _SCOPE_GOAL = "isolation/declared-scope"
 _SHIPPED_GOAL = "isolation/shipped-kernels"
 _TESTS_GOAL = "isolation/tests"
@@ -180,7 +183,7 @@ def _goals(analysis: Analysis) -> Sequence[Goal]:
 
     return (
         Goal(
-            "isolation/blast-radius",
+            _RADIUS_GOAL,
             "Nothing outside loads the isolated package unless the switch is on, and no import cycle runs through it.",
             RADIUS,
             lambda _: _radius(analysis),
@@ -270,6 +273,27 @@ def _goals(analysis: Analysis) -> Sequence[Goal]:
             "A check in the code admits what the manifest does not name.",
         ),
     )  # fmt: skip
+
+
+_MOST_IMPORTERS = 200
+_WHEN = {When.EAGER: "import", When.LAZY: "call", When.TYPE_CHECKING: "types"}
+
+
+def _with_importers(evidence: Evidence, analysis: Analysis) -> Evidence:
+    """Who imports something isolated, as rows for the summary's picture (`validator.report.story`)."""
+    if evidence.id != _RADIUS_GOAL:
+        return evidence
+    rows = [
+        {
+            "path": found.path,
+            "line": found.line,
+            "when": _WHEN[found.when],
+            "target": f"{found.module}:{found.name}" if found.name else found.module,
+            "behind": " and ".join(found.guards),
+        }
+        for found in sorted(analysis.radius.inward, key=lambda i: (i.path, i.line, i.module, i.name))
+    ]
+    return replace(evidence, details={**evidence.details, "importers": rows[:_MOST_IMPORTERS]})
 
 
 def _radius(analysis: Analysis) -> Mapping[str, int]:

@@ -24,6 +24,7 @@ from validator.rules import aliases_of, unwaivable
 from validator.stage import StageContext
 from validator.verdict.compute import apply_waivers, compute, verdict_reason
 from validator.verdict.model import Evidence, Obligation, StageResult, Status, Strength
+from validator.verdict.provenance import not_built_here
 from validator.verdict.result import CheckResult, Environment, WaiverUse
 
 __all__ = ["Options", "check"]
@@ -157,6 +158,7 @@ def _not_covered(result: StageResult, inputs: Inputs) -> tuple[str, ...]:
     said = []
     if not any(e.strength is Strength.GPU_RUN for e in result.evidence):
         said.append("nothing was run on a GPU")
+    said += not_built_here(result.evidence)
     said += [text for e in sorted(result.evidence, key=_gap_weight) for text in e.not_covered]
     claims = inputs.manifest.claims if inputs.manifest else ()
     if claims:

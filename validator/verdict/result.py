@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -9,14 +10,14 @@ from datetime import date
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-from validator.verdict.model import Evidence, Finding, Obligation, Severity, Status, Verdict
+from validator.verdict.model import Evidence, Finding, Location, Obligation, Severity, Status, Verdict
 
 if TYPE_CHECKING:
     from validator.change.model import Change
     from validator.manifest.model import Manifest
     from validator.policy.model import Policy
 
-__all__ = ["CheckResult", "Environment", "Place", "WaiverUse", "where_to_look"]
+__all__ = ["CheckResult", "Environment", "Place", "WaiverUse", "deciding", "site", "where_to_look"]
 
 MOST_PLACES = 7
 """How many places a reviewer is sent to: what fits into ten minutes."""
@@ -109,6 +110,34 @@ def where_to_look(result: CheckResult, limit: int = MOST_PLACES) -> tuple[Place,
     return _distinct((place for _, place in ordered), limit)
 
 
+def deciding(result: CheckResult, obligation: Obligation) -> Finding | None:
+    """The finding that decided an obligation: of its open ones the weightiest, the smallest id among equals."""
+    own = [f for f in result.findings if f.id in obligation.findings and f.status is not Status.WAIVED]
+    decided = [f for f in own if f.severity in (Severity.ERROR, Severity.UNPROVEN)]
+    return min(decided, key=lambda f: (_SEVERITY[f.severity], f.id), default=None)
+
+
+_SOURCE = re.compile(r"(?s)(.+):([1-9]\d{0,8})")
+
+
+def site(change: Change, where: Location) -> tuple[str, int | None, str]:
+    """(path, line, the artifact that the finding was read from).
+
+    The source line comes first where it is known and one changed file, and only one, ends in the path that the line
+    information names: that is what a reviewer opens.
+    """
+    inside = f"{where.path}:{where.line}" if where.line else where.path
+    if where.pc is not None:
+        inside += f" at 0x{where.pc:x}"
+    source = _SOURCE.fullmatch(where.source)
+    if source is None:
+        return where.path, where.line, "" if where.pc is None else inside
+    named = [f.path for f in change.files if f"/{f.path}".endswith(f"/{source[1].removeprefix('/')}")]
+    if len(named) != 1:
+        return where.path, where.line, f"{where.source}, {inside}" if where.pc is not None else where.source
+    return named[0], int(source[2]), inside
+
+
 class _Rank(IntEnum):
     REFUTED = 0
     UNDECIDED = 1
@@ -146,9 +175,9 @@ def _findings(result: CheckResult, users: Counter[str]) -> Iterator[_Ranked]:
         first = found[0]
         waived = "waived, not mended: " if rank is _Rank.WAIVED else ""
         more = f" (and {len(found) - 1} more findings of {first.rule})" if len(found) > 1 else ""
-        where = first.where
-        source = f" ({where.source})" if where.source else ""
-        place = Place(where.path, where.line, where.kernel, f"{waived}{first.message}{source}{more}")
+        path, line, inside = site(result.change, first.where)
+        read = f" ({inside})" if inside else ""
+        place = Place(path, line, first.where.kernel, f"{waived}{first.message}{read}{more}")
         yield (rank, -max(users[f.id] for f in found), first.id), place
 
 
