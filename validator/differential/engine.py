@@ -21,9 +21,10 @@ from validator.differential.plans import attributed, differing, follow
 from validator.differential.results import CaseResult, KernelResult
 from validator.differential.runner import Outputs, Played, ReferenceFailed, Runner
 from validator.differential.shapes import Space
+from validator.manifest.contract import KernelContract
 from validator.run.sandbox import Outcome, Worker
 
-__all__ = ["Keep", "run_case", "run_kernel"]
+__all__ = ["Keep", "planned_cases", "run_case", "run_cases", "run_kernel"]
 
 _SHRUNK = 3
 """Failures that are shrunk; more of the same tell no more."""
@@ -48,9 +49,28 @@ def run_kernel(
 
     `first`: stored cases that are tried before the others. `keep` gets each kind of failure as soon as there is one.
     """
+    return run_cases(runner, planned_cases(runner.contract, seed, count, first), progress, enough, keep)
+
+
+def planned_cases(contract: KernelContract, seed: int, count: int, first: tuple[Case, ...] = ()) -> tuple[Case, ...]:
+    """Everything that is run for a kernel, known before the first call."""
+    return tuple({c.id: c for c in (*first, *cases(contract, seed, count))}.values())
+
+
+def run_cases(
+    runner: Runner,
+    planned: tuple[Case, ...],
+    progress: Callable[[str], None] = lambda _: None,
+    enough: Callable[[CaseResult], bool] = lambda _: False,
+    keep: Keep = lambda failed, simpler: None,
+) -> KernelResult:
+    """Run exactly these cases, or those up to the first result that is `enough`.
+
+    Raises:
+        NotRunHere: the device that the candidate asks for is not here.
+    """
     if (started := runner.candidate.start()).outcome is Outcome.ABSENT:
         raise NotRunHere(started.detail.partition(": ")[2])
-    planned = tuple({c.id: c for c in (*first, *cases(runner.contract, seed, count))}.values())
     result = KernelResult(planned)
     other: dict[tuple[tuple[str, int], ...], Outputs] = {}
     tolerance = Visibility(runner)
@@ -73,7 +93,7 @@ def run_kernel(
             break
     last = [r.case for r in result.of("passed")[-5:]]
     result.sound = not last or any(refuses_nothing_done(runner, case) for case in reversed(last))
-    result.blind, result.mutated = tuple(sorted(tolerance.tried - tolerance.visible)), len(tolerance.tried)
+    result.blind, result.tried = tuple(sorted(tolerance.tried - tolerance.visible)), tuple(sorted(tolerance.tried))
     result.calls, result.wide = runner.calls, runner.wide
     result.enforced, result.bound = dict(runner.candidate.enforced), runner.candidate.bound
     return result

@@ -47,7 +47,7 @@ class KernelResult:
     """Id of a failed case → the smallest case that fails in the same way."""
     blind: tuple[str, ...] = ()
     """Mutants that no case could tell from the right result."""
-    mutated: int = 0
+    tried: tuple[str, ...] = ()
     """Mutants tried."""
     calls: int = 0
     enforced: dict[str, str] = field(default_factory=dict)
@@ -58,6 +58,10 @@ class KernelResult:
     """The reference ran in float64."""
     sound: bool = True
     """A candidate that is known to do nothing ran last, in a process like the others', and was refused."""
+
+    @property
+    def mutated(self) -> int:
+        return len(self.tried)
 
     def of(self, status: str) -> list[CaseResult]:
         return [r for r in self.results if r.status == status]
