@@ -63,12 +63,12 @@ def test_a_file_of_fifty_thousand_lines(tmp_path: Path) -> None:
     block = "def f{0}(x, y=1):\n    if x is None:\n        return y\n    z = g(x)\n    return z + y\n"
     text = "".join(block.format(i) for i in range(10_000))
     changed = text.replace("def f7000(x, y=1):", "def f7000(x, y=2):")
-    start = time.perf_counter()
+    start = time.process_time()
     result = _run(tmp_path, {b"engine/long.py": text.encode()}, {b"engine/long.py": changed.encode()})
     assert _status(result, "engine/long.py") is Status.REFUTED
     found = next(f for f in result.findings if f.where.path == "engine/long.py" and "default-path" in f.rule)
     assert found.where.line == 35_001
-    assert time.perf_counter() - start < 120
+    assert time.process_time() - start < 60
 
 
 def test_hostile_names_and_links_do_nothing(tmp_path: Path) -> None:

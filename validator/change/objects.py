@@ -48,6 +48,7 @@ class Objects:
         self._lock = threading.Lock()
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._trees: dict[str, dict[str, Node]] = {}
+        self._files: dict[tuple[str, str], tuple[Entry, ...]] = {}
 
     def header(self, object_id: str) -> tuple[str, int] | None:
         """(type, bytes) of an object, without reading it; None when it is not there."""
@@ -87,6 +88,39 @@ class Objects:
         if len(data) != answer[1]:
             raise ChangeError(Problem(f"object {object_id} is damaged", fix="check the repository: `git fsck`"))
         return data
+
+    def read_many(self, object_ids: Iterable[str], kind: str, limit: int) -> Iterator[tuple[str, bytes]]:
+        """(id, bytes) of every object that `read` would give, each once, from one process; the rest is left out."""
+        fitting = [
+            object_id
+            for object_id, found in self.headers(object_ids).items()
+            if found is not None and found[0] == kind and found[1] <= limit
+        ]
+        if not fitting:
+            return
+        asked = "".join(f"{object_id}\n" for object_id in fitting).encode()
+        with self._store.git.stream("cat-file", "--batch", "--buffer", data=asked) as pipe:
+            for object_id in fitting:
+                found = _header(pipe.readline())
+                data = pipe.read(found[1]) if found else b""
+                if found is None or len(data) != found[1] or pipe.read(1) != b"\n":
+                    raise ChangeError(Problem(f"object {object_id} is damaged", fix="check the repository: `git fsck`"))
+                yield object_id, data
+
+    def files(self, folder: str, tree: str, depth: int = 0) -> tuple[Entry, ...]:
+        """Every file below a folder. A folder that several trees share is listed once."""
+        if depth > MAX_DEPTH:
+            raise ChangeError(Problem(f"folders are nested more than {MAX_DEPTH} deep", folder))
+        key = (folder, tree)
+        if key not in self._files:
+            found: list[Entry] = []
+            for name, node in self.tree(tree).items():
+                path = f"{folder}/{name}" if folder else name
+                found += self.files(path, node.id, depth + 1) if node.is_tree else (Entry(path, node.mode, node.id),)
+                if len(found) > MAX_ENTRIES or len(self._files) > MAX_ENTRIES:
+                    raise ChangeError(Problem(f"more than {MAX_ENTRIES:,} files", folder or "the tree"))
+            self._files[key] = tuple(found)
+        return self._files[key]
 
     def tree(self, object_id: str) -> dict[str, Node]:
         """Name → line of one tree object."""
@@ -168,12 +202,7 @@ class GitTree:
             return ()
         if not node.is_tree:
             return (Entry(prefix, node.mode, node.id),)
-        entries: list[Entry] = []
-        for entry in self._walk(prefix, node.id, 0):
-            entries.append(entry)
-            if len(entries) > MAX_ENTRIES:
-                raise ChangeError(Problem(f"more than {MAX_ENTRIES:,} files", prefix or "the tree"))
-        return tuple(sorted(entries, key=lambda entry: entry.path))
+        return tuple(sorted(self._objects.files(prefix, node.id), key=lambda entry: entry.path))
 
     def names(self, folder: str = "") -> Sequence[str]:
         folder = folder.strip("/")
@@ -191,6 +220,16 @@ class GitTree:
         except ChangeError as error:
             raise MissingFile(*(Problem(p.what, path, p.fix) for p in error.problems)) from error
 
+    def read_many(self, paths: Iterable[str], limit: int = MAX_READ) -> Iterator[tuple[str, bytes]]:
+        """(path, bytes) of every file that `read` would give, in no particular order; the rest is left out."""
+        wanted: dict[str, list[str]] = {}
+        for path in paths:
+            node = self._find(path)
+            if node is not None and not node.is_tree:
+                wanted.setdefault(node.id, []).append(path)
+        for object_id, data in self._objects.read_many(wanted, "blob", limit):
+            yield from ((path, data) for path in wanted[object_id])
+
     def _find(self, path: str) -> Node | None:
         node = Node(_TREE, self._tree)
         for part in path.split("/"):
@@ -199,13 +238,3 @@ class GitTree:
                 return None
             node = found
         return node
-
-    def _walk(self, folder: str, tree: str, depth: int) -> Iterator[Entry]:
-        if depth > MAX_DEPTH:
-            raise ChangeError(Problem(f"folders are nested more than {MAX_DEPTH} deep", folder))
-        for name, node in self._objects.tree(tree).items():
-            path = f"{folder}/{name}" if folder else name
-            if node.is_tree:
-                yield from self._walk(path, node.id, depth + 1)
-            else:
-                yield Entry(path, node.mode, node.id)

@@ -30,6 +30,8 @@ TIMEOUT = 300.0
 """Seconds one git command may take."""
 BIG_FILE = 16 * 1024 * 1024
 """Bytes above which git treats a file as binary and never reads it whole for a diff."""
+_BUFFER = 64 * 1024
+"""Bytes that are taken out of a pipe at once: as many as it holds."""
 
 _OVERRIDES = {
     "core.fsmonitor": "false",
@@ -111,25 +113,31 @@ class Git:
             raise failure(args[0], done.returncode, done.stderr)
         return done.stdout
 
-    def start(self, *args: str, stderr: int | IO[bytes] = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
+    def start(
+        self, *args: str, stdin: int | IO[bytes] = subprocess.PIPE, stderr: int | IO[bytes] = subprocess.DEVNULL
+    ) -> subprocess.Popen[bytes]:
         """A process that stays, spoken to through its pipes."""
         return subprocess.Popen(
             [self._executable, *args],
             cwd=self._cwd,
             env=self._environment,
-            stdin=subprocess.PIPE,
+            stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=stderr,
+            bufsize=_BUFFER,
         )
 
     @contextmanager
-    def stream(self, *args: str) -> Iterator[IO[bytes]]:
-        """Standard output while the command runs, for output that may be large. Fails at the end if git did."""
-        with tempfile.TemporaryFile() as errors:
-            process = self.start(*args, stderr=errors)
-            assert process.stdin is not None
+    def stream(self, *args: str, data: bytes = b"") -> Iterator[IO[bytes]]:
+        """Standard output while the command runs, for output that may be large. Fails at the end if git did.
+
+        `data` goes in from a file: a pipe would fill up in both directions at once.
+        """
+        with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as errors:
+            given.write(data)
+            given.seek(0)
+            process = self.start(*args, stdin=given, stderr=errors)
             assert process.stdout is not None
-            process.stdin.close()
             timer = threading.Timer(TIMEOUT, process.kill)
             timer.start()
             finished = False

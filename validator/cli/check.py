@@ -44,7 +44,6 @@ def check(
     from validator.cli.output import Progress, emit, parse_outputs, write_outputs
     from validator.pipeline import Options
     from validator.pipeline import check as run_check
-    from validator.report.bundle import save_bundle
     from validator.report.formats import render
     from validator.verdict.bundle import check_target
 
@@ -59,6 +58,8 @@ def check(
         progress.close()
     write_outputs(files, lambda kind: render(result, kind))
     if bundle:
+        from validator.report.bundle import save_bundle
+
         save_bundle(result, Path(bundle))
     emit(f"{result.verdict.value}: {result.reason}\n" if quiet else render(result, format_, interactive=True))
     return 0 if result.verdict.value == "pass" else 1

@@ -20,7 +20,7 @@ from validator.isolation.scope_guards import Guard, read_guards
 from validator.isolation.shipped import COMPILED, Shipped, compare_shipped
 from validator.isolation.source import Sources
 from validator.isolation.switch_use import SwitchUse, switch_uses
-from validator.isolation.syntax import every_node
+from validator.isolation.syntax import nodes
 from validator.stage import StageContext
 
 __all__ = ["Analysis", "analyse"]
@@ -160,7 +160,7 @@ class Analysis:
         """Names that the isolated package or changed shared code calls, and the entry points' own names."""
         paths = [*self.own, *(h for _, h in self.pairs), *self.added]
         trees = [m for p in paths if (m := self.head.parse(p).module) is not None]
-        calls = (n.func for m in trees for n in every_node(m) if isinstance(n, ast.Call))
+        calls = (node.func for module in trees for node in nodes(module, ast.Call))
         names = {str(getattr(f, "attr", "") or getattr(f, "id", "")) for f in calls}
         entries = self.context.manifest.isolation.entry_points if self.context.manifest else ()
         return frozenset(names | {e.rpartition(":")[2].split(".")[-1] for e in entries})

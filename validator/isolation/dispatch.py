@@ -10,7 +10,7 @@ from typing import Final
 from validator.isolation.offpath.constants import name_of
 from validator.isolation.offpath.facts import functions_of
 from validator.isolation.source import Sources
-from validator.isolation.syntax import every_node
+from validator.isolation.syntax import nodes
 
 __all__ = ["Choice", "Hazard", "choices"]
 
@@ -85,9 +85,9 @@ def choices(base: Sources, head: Sources, pairs: Iterable[tuple[str, str]], own:
 
 
 def _conditions(module: ast.Module | None) -> Iterator[tuple[ast.expr, int]]:
-    for node in every_node(module) if module else ():
-        if isinstance(node, ast.If | ast.IfExp | ast.While):
-            yield node.test, node.test.lineno
+    branches: list[ast.If | ast.IfExp | ast.While] = [*nodes(module, ast.If), *nodes(module, ast.IfExp)]
+    branches += nodes(module, ast.While)
+    yield from ((branch.test, branch.test.lineno) for branch in branches)
 
 
 def _called(node: ast.AST) -> set[str]:

@@ -84,7 +84,7 @@ def _store(node: ast.Assign | ast.AugAssign | ast.AnnAssign | ast.Delete, pure: 
         if isinstance(target, ast.Attribute | ast.Subscript) and isinstance(target.ctx, ast.Store | ast.Del):
             yield Effect(node.lineno, f"sets `{ast.unparse(target)[:80]}`", True)
     value = None if isinstance(node, ast.Delete) else node.value
-    if value is not None and not pure(value):
+    if value is not None and not isinstance(value, ast.Constant) and not pure(value):
         yield Effect(node.lineno, f"calls `{_shown(value)}` for a value", False)
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import ChainMap
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from validator.isolation.offpath.constants import UNKNOWN, compare, name_of, value_of
-from validator.isolation.syntax import every_node
+from validator.isolation.syntax import functions, nodes
 from validator.manifest.model import ScopeDeclaration
 
 __all__ = ["Gap", "Guard", "gaps", "read_guards"]
@@ -63,9 +64,9 @@ class Gap:
 
 def read_guards(modules: Iterable[tuple[str, ast.Module]], called: frozenset[str]) -> tuple[Guard, ...]:
     """Every guard in these files that stands in a function whose name is among the `called` (or in none)."""
-    modules = tuple(modules)
-    everywhere = {name: value for _, module in modules for name, value in _constants(module).items()}
-    return tuple(g for path, module in modules for g in _guards(path, module, called, everywhere | _constants(module)))
+    own = [(path, module, _constants(module)) for path, module in modules]
+    everywhere = {name: value for _, _, constants in own for name, value in constants.items()}
+    return tuple(g for path, module, c in own for g in _guards(path, module, called, ChainMap(c, everywhere)))
 
 
 def gaps(guards: Iterable[Guard], scope: ScopeDeclaration) -> Iterator[Gap]:
@@ -122,7 +123,8 @@ def _constants(module: ast.Module) -> dict[str, Any]:
 
 def _guards(path: str, module: ast.Module, called: frozenset[str], constants: Mapping[str, Any]) -> Iterator[Guard]:
     skipped = _skipped(module, called)
-    for node in every_node(module):
+    conditional = (node for kind in (ast.Assert, ast.If, ast.Return) for node in nodes(module, kind))
+    for node in sorted(conditional, key=lambda node: node.lineno):
         test, refuses = (None, False) if id(node) in skipped else _condition(node)
         if test is None:
             continue
@@ -136,11 +138,10 @@ def _guards(path: str, module: ast.Module, called: frozenset[str], constants: Ma
 def _skipped(module: ast.Module, called: frozenset[str]) -> set[int]:
     """Statements of functions that nothing calls, and values returned by functions that are no predicates."""
     found: set[int] = set()
-    for function in every_node(module):
-        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
-            dead = function.name not in called and function.name != "__init__"
-            predicate = _PREDICATE.match(function.name) is not None
-            found |= {id(n) for n in ast.walk(function) if dead or (isinstance(n, ast.Return) and not predicate)}
+    for function in functions(module):
+        dead = function.name not in called and function.name != "__init__"
+        predicate = _PREDICATE.match(function.name) is not None
+        found |= {id(n) for n in ast.walk(function) if dead or (isinstance(n, ast.Return) and not predicate)}
     return found
 
 

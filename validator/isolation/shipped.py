@@ -12,9 +12,6 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from elftools.common.exceptions import ELFError
-from elftools.elf.elffile import ELFFile
-
 from validator.change.model import Entry, MissingFile, Tree
 
 __all__ = ["COMPILED", "Kernel", "Shipped", "compare_shipped"]
@@ -103,6 +100,10 @@ def _ptx(data: bytes) -> Iterator[tuple[str, Kernel]]:
 
 def _machine_code(data: bytes) -> Iterator[tuple[str, Kernel]]:
     """Kernels of a cubin: `.text.NAME` and the constants of `.nv.constant0.NAME`; registers from the section header."""
+    # Most trees hold no machine code, and reading the library takes longer than reading the change.
+    from elftools.common.exceptions import ELFError
+    from elftools.elf.elffile import ELFFile
+
     try:
         sections = {s.name: s for s in ELFFile(io.BytesIO(data)).iter_sections()}
         for name, section in sections.items():

@@ -11,8 +11,8 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from validator.change.model import FileKind, MissingFile, Tree
-from validator.isolation.syntax import every_node, lower_new_syntax
+from validator.change.model import FileKind, MissingFile, Tree, read_many
+from validator.isolation.syntax import lower_new_syntax, nodes
 
 __all__ = ["Corpus", "Source", "Sources", "Words"]
 
@@ -85,15 +85,9 @@ class Words:
     @classmethod
     def of(cls, module: ast.Module | None) -> Words:
         """Of a parsed file; all empty for one that is not."""
-        names, bound, attributes = set(), set(), set()
-        for node in every_node(module) if module else ():
-            if isinstance(node, ast.Name):
-                names.add(node.id)
-                if isinstance(node.ctx, ast.Store):
-                    bound.add(node.id)
-            elif isinstance(node, ast.Attribute):
-                attributes.add(node.attr)
-        return cls(frozenset(names), frozenset(bound), frozenset(attributes))
+        names = frozenset(node.id for node in nodes(module, ast.Name))
+        bound = frozenset(node.id for node in nodes(module, ast.Name) if isinstance(node.ctx, ast.Store))
+        return cls(names, bound, frozenset(node.attr for node in nodes(module, ast.Attribute)))
 
 
 class Corpus:
@@ -142,6 +136,7 @@ class Sources:
         self.ids = {e.path: e.id for e in entries}
         self.paths: tuple[str, ...] = tuple(sorted(self.ids))
         self._data: dict[str, bytes] = {}
+        self._loaded = False
         self._parsed: dict[str, Source] = {}
         self._searched: Corpus | None = None
         self._shared: tuple[str, ...] | None = None
@@ -160,15 +155,25 @@ class Sources:
 
     def data(self, path: str) -> bytes:
         """Bytes of a file; empty when it is too large to be read."""
-        if path not in self._data and self._same(path):
-            assert self.twin is not None
-            self._data[path] = self.twin.data(path)
         if path not in self._data:
-            try:
-                self._data[path] = self.tree.read(path)
-            except MissingFile:
-                self._data[path] = b""
+            if self.twin is not None and self._same(path):
+                self._data[path] = self.twin.data(path)
+            else:
+                try:
+                    self._data[path] = self.tree.read(path)
+                except MissingFile:
+                    self._data[path] = b""
         return self._data[path]
+
+    def load(self) -> None:
+        """Read every file, many at once: for whoever is going to look at them all."""
+        if self._loaded:
+            return
+        self._loaded = True
+        if self.twin is not None:
+            self.twin.load()
+        wanted = [p for p in self.paths if p not in self._data and not self._same(p)]
+        self._data |= dict.fromkeys(wanted, b"") | dict(read_many(self.tree, wanted))
 
     def parse(self, path: str) -> Source:
         """The file, parsed."""
@@ -212,6 +217,7 @@ class Sources:
     def _corpus(self) -> Corpus:
         """What has to be searched here: files outside the isolated paths that the other side does not have alike."""
         if self._searched is None:
+            self.load()
             own = [p for p in self.shared() if self.twin is None or not self._same(p) or self.twin.isolated(p)]
             self._searched = Corpus((p, self.data(p)) for p in own)
         return self._searched

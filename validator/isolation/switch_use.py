@@ -11,7 +11,7 @@ from validator.isolation.offpath.scopes import walk_scope
 from validator.isolation.offpath.switch import SwitchSpec
 from validator.isolation.offpath.world import default_of
 from validator.isolation.source import Sources
-from validator.isolation.syntax import every_node
+from validator.isolation.syntax import nodes
 
 __all__ = ["SwitchUse", "switch_uses"]
 
@@ -44,12 +44,13 @@ def switch_uses(sources: Sources, switch: SwitchSpec) -> Iterator[SwitchUse]:
         if module is None:
             continue
         early = {id(n) for n in walk_scope(module.body)} | _class_level(module)
-        for node in every_node(module):
+        kinds = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef, ast.Call, ast.Subscript, ast.Attribute)
+        for node in (n for kind in kinds for n in nodes(module, kind)):
             yield from _uses(path, node, switch, id(node) in early)
 
 
 def _class_level(module: ast.Module) -> set[int]:
-    return {id(n) for c in every_node(module) if isinstance(c, ast.ClassDef) for n in walk_scope(c.body)}
+    return {id(n) for c in nodes(module, ast.ClassDef) for n in walk_scope(c.body)}
 
 
 def _uses(path: str, node: ast.AST, switch: SwitchSpec, early: bool) -> Iterator[SwitchUse]:

@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 from functools import lru_cache
+from typing import TypeVar
 
-__all__ = ["every_node", "lower_new_syntax"]
+__all__ = ["functions", "lower_new_syntax", "nodes", "parts"]
+
+_Node = TypeVar("_Node", bound=ast.AST)
 
 _TYPE = re.compile(r"^([ \t]*)type[ \t]+([A-Za-z_]\w*)[ \t]*(\[[^=\n]*\])?[ \t]*=(?!=)", re.M)
 _GENERIC = re.compile(r"^([ \t]*(?:async[ \t]+)?(?:def|class)[ \t]+[^\W\d]\w*)[ \t]*\[", re.M)
@@ -18,18 +22,71 @@ _EXCEPT = re.compile(r"^([ \t]*except\*?[ \t]+)([^\W\d][\w.]*(?:[ \t]*,[ \t]*[^\
 _TEMPLATE = re.compile(r"(?<![\w\"'])(?:[tT]([rR]?)|([rR])[tT])(?=[\"'])")
 
 
+_INERT = frozenset(
+    {
+        "ctx", "op", "ops", "id", "attr", "arg", "kind", "level", "module", "asname", "conversion", "simple",
+        "is_async", "lineno", "type_comment", "type_ignores", "tag", "kwd_attrs", "rest",
+    }
+)  # fmt: skip
+"""Fields that hold no code: names, marks, operators."""
+
+
+class _Fields(dict[type[ast.AST], tuple[str, ...]]):
+    """Type of a node → its fields that may hold nodes."""
+
+    def __missing__(self, kind: type[ast.AST]) -> tuple[str, ...]:
+        found = () if issubclass(kind, ast.Constant) else tuple(name for name in kind._fields if name not in _INERT)
+        self[kind] = found
+        return found
+
+
+_FIELDS = _Fields()
+
+
+def parts(node: ast.AST) -> list[ast.AST]:
+    """What `ast.iter_child_nodes` gives, without operators and marks of loads and stores: in a fraction of the time."""
+    found: list[ast.AST] = []
+    for name in _FIELDS[type(node)]:
+        value = getattr(node, name, None)
+        if type(value) is list:
+            found += [part for part in value if isinstance(part, ast.AST)]
+        elif isinstance(value, ast.AST):
+            found.append(value)
+    return found
+
+
 @lru_cache(maxsize=256)
-def every_node(module: ast.Module) -> tuple[ast.AST, ...]:
-    """What `ast.walk` gives, without the load and store marks: every rule asks for it, so a module is walked once."""
+def _by_kind(module: ast.Module) -> dict[type[ast.AST], list[ast.AST]]:
+    """Every node of a module by its type, outer ones first: every rule asks for some, so a module is walked once."""
     found: list[ast.AST] = [module]
+    kinds: dict[type[ast.AST], list[ast.AST]] = {}
     for node in found:
-        for name in node._fields:
+        kind = type(node)
+        if kind in kinds:
+            kinds[kind].append(node)
+        else:
+            kinds[kind] = [node]
+        for name in _FIELDS[kind]:
             value = getattr(node, name, None)
-            if isinstance(value, list):
+            if type(value) is list:
                 found += [part for part in value if isinstance(part, ast.AST)]
-            elif isinstance(value, ast.AST) and not isinstance(value, ast.expr_context):
+            elif isinstance(value, ast.AST):
                 found.append(value)
-    return tuple(found)
+    return kinds
+
+
+def nodes(module: ast.Module | None, *kinds: type[_Node]) -> Iterator[_Node]:
+    """Every node of these types in a module; nothing where there is no module."""
+    if module is not None:
+        found = _by_kind(module)
+        for kind in kinds:
+            yield from found.get(kind, ())  # type: ignore[misc]  # they are of the type they are filed under
+
+
+def functions(module: ast.Module | None) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    """Every function and method, nested ones too."""
+    yield from nodes(module, ast.FunctionDef)
+    yield from nodes(module, ast.AsyncFunctionDef)
 
 
 def lower_new_syntax(text: str) -> str:

@@ -35,6 +35,7 @@ class Reach:
 
 def build(sources: Sources) -> ImportGraph:
     """Read off the bytes of every file: a superset of the real graph (text in strings counts)."""
+    sources.load()
     eager: dict[str, frozenset[str]] = {}
     lazy: dict[str, frozenset[str]] = {}
     for path in sources.paths:

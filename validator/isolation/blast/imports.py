@@ -7,9 +7,11 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import get_args
 
 from validator.isolation.offpath.constants import name_of
 from validator.isolation.source import Source, Sources
+from validator.isolation.syntax import nodes
 
 __all__ = ["Import", "ScannedImport", "When", "imports_of", "resolve_targets", "scan"]
 
@@ -105,10 +107,14 @@ def resolve_targets(sources: Sources, path: str, found: ScannedImport) -> Iterat
 def imports_of(sources: Sources, path: str) -> tuple[Import, ...]:
     """Every import of the file, with when it runs and what guards it. Empty when the file does not parse."""
     source = sources.parse(path)
-    return tuple(_Walker(sources, source).block(source.module.body)) if source.module else ()
+    if next(nodes(source.module, ast.Import, ast.ImportFrom), None) is None or source.module is None:
+        return ()
+    return tuple(_Walker(sources, source).block(source.module.body))
 
 
 _LEAVES = ast.Return | ast.Raise | ast.Continue | ast.Break
+_PLAIN = (ast.Assign, ast.Expr, ast.AnnAssign, ast.AugAssign, ast.Pass, *get_args(_LEAVES))
+"""Statements that hold no others."""
 
 
 class _Walker:
@@ -123,6 +129,8 @@ class _Walker:
     def block(self, body: list[ast.stmt]) -> Iterator[Import]:
         before = len(self.guards)
         for node in body:
+            if isinstance(node, _PLAIN):
+                continue
             yield from self.statement(node)
             if isinstance(node, ast.If) and not node.orelse and isinstance(node.body[-1], _LEAVES):
                 self.guards.append(f"not ({ast.unparse(node.test)})")

@@ -13,7 +13,7 @@ from validator.isolation.blast.graph import ImportGraph, Reach, build, cycles, r
 from validator.isolation.blast.imports import Import, imports_of
 from validator.isolation.offpath.constants import name_of
 from validator.isolation.source import Sources
-from validator.isolation.syntax import every_node
+from validator.isolation.syntax import functions, nodes
 
 __all__ = ["Patch", "PrivateUse", "Radius", "measure"]
 
@@ -125,8 +125,8 @@ def _private(sources: Sources, path: str, outside: Sequence[Import], pins: dict[
     for found in outside:
         yield from made(found.line, f"{found.module}.{found.name}" if found.name else found.module)
     module = sources.parse(path).module
-    for node in every_node(module) if module else ():
-        if isinstance(node, ast.Attribute) and _is_private(node.attr):
+    for node in nodes(module, ast.Attribute):
+        if _is_private(node.attr):
             first, _, rest = name_of(node).partition(".")
             if first in bound:
                 yield from made(node.lineno, f"{bound[first]}.{rest}")
@@ -169,17 +169,21 @@ def _patches(sources: Sources, path: str, outside: Sequence[Import]) -> Iterator
     if module is None:
         return
     names = {i.bound for i in outside}
-    inside_functions = {
-        id(n)
-        for f in every_node(module)
-        if isinstance(f, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
-        for n in ast.walk(f)
-        if n is not f
-    }
-    for node in every_node(module):
-        target = _foreign_target(node, names) or _replaced_method(sources, node)
-        if target:
-            yield Patch(path, node.lineno, target, id(node) not in inside_functions)  # type: ignore[attr-defined]
+    found: list[tuple[ast.expr, str]] = []
+    for kind in (ast.Attribute, ast.Subscript, ast.Call):
+        for node in nodes(module, kind):
+            target = _foreign_target(node, names) or _replaced_method(sources, node)
+            if target:
+                found.append((node, target))
+    if found:
+        later = _runs_later(module)
+        yield from (Patch(path, node.lineno, target, id(node) not in later) for node, target in found)
+
+
+def _runs_later(module: ast.Module) -> set[int]:
+    """Parts of functions, which run when these are called."""
+    bodies = [statement for function in functions(module) for statement in function.body]
+    return {id(n) for part in [*bodies, *(f.body for f in nodes(module, ast.Lambda))] for n in ast.walk(part)}
 
 
 def _replaced_method(sources: Sources, node: ast.AST) -> str:

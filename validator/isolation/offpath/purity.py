@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 from validator.isolation.offpath.constants import name_of
+from validator.isolation.syntax import parts
 
 __all__ = ["Purity", "rebuildable"]
 
@@ -29,11 +30,10 @@ _FUNCTIONS: Final = frozenset(
         "math.ceil", "importlib.util.find_spec",
     }
 )  # fmt: skip
-_PLAIN: Final = (
+_PLAIN: Final = frozenset({
     ast.Constant, ast.Name, ast.Attribute, ast.Subscript, ast.Compare, ast.BoolOp, ast.UnaryOp, ast.BinOp, ast.IfExp,
     ast.Tuple, ast.List, ast.Set, ast.Dict, ast.JoinedStr, ast.FormattedValue, ast.Slice, ast.Starred, ast.keyword,
-    ast.Load, ast.operator, ast.cmpop, ast.boolop, ast.unaryop,
-)  # fmt: skip
+})  # fmt: skip
 
 
 class Purity:
@@ -57,9 +57,9 @@ class Purity:
                 if isinstance(part.func, ast.Attribute):
                     todo.append(part.func.value)
                 continue
-            if not isinstance(part, _PLAIN) or (isinstance(part, ast.Attribute) and self.computed(part.attr)):
+            if type(part) not in _PLAIN or (isinstance(part, ast.Attribute) and self.computed(part.attr)):
                 return False
-            todo.extend(ast.iter_child_nodes(part))
+            todo += parts(part)
         return True
 
     def _known(self, node: ast.Call) -> bool:

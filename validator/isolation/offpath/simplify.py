@@ -113,7 +113,7 @@ class Simplifier:
 
     def _forget(self, body: Iterable[ast.stmt]) -> None:
         """Nothing is known any more about names that these statements bind."""
-        for name in bound_names(list(body)):
+        for name in bound_names(list(body)) if self.place.env else ():
             self.place.env.pop(name, None)
 
     def _learn(self, name: str, value: ast.expr) -> None:
