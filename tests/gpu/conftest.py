@@ -16,7 +16,8 @@ import pytest
 from validator.gpu.driver import Function, Launch, Parameters
 
 Step = Callable[["PlayedDevice", Parameters], None]
-NEIGHBOURS = ("gate", "restore", "late_producer", "late_reader", "compare", "successor")
+NEIGHBOURS = ("gate", "restore", "late_producer", "late_publisher", "late_reader", "compare", "successor")
+LATE = ("late_producer", "late_publisher", "late_reader")
 
 
 @dataclass
@@ -84,7 +85,7 @@ class PlayedDevice:
         name = function.handle
         if not how.pdl:
             self._finish()
-        if name in ("late_producer", "late_reader"):
+        if name in LATE:
             self._running = (name, parameters)
         elif name in NEIGHBOURS:
             # The successor's wait covers the candidate, whose own wait alone covers what came before it.
@@ -111,6 +112,10 @@ class PlayedDevice:
             return
         if name == "late_producer":
             table, _, count, _ = struct.unpack("<QIIQ", parameters.block)
+        elif name == "late_publisher":
+            table, _, count, _, done = struct.unpack("<QIIQQ", parameters.block)
+            assert self.read(done, 4) == bytes(4), "nobody cleared it"
+            self.write(done, struct.pack("<I", 1))
         else:
             table, count = struct.unpack_from("<QI", parameters.block)
         marks = (

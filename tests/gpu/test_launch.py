@@ -138,7 +138,7 @@ def test_small_sizes_inside_the_ranges_where_no_shape_in_use_is_given():
     ("args", "keys", "why"),
     [
         ([OUT, ACT], {"slots": (At(0),)}, "lists 2 arguments, the kernel has 1"),
-        ([OUT, {"name": "map", "role": "activation", "via": "tensormap"}], {}, "'map' is a tensor map"),
+        ([OUT, {"name": "map", "role": "activation", "via": "tensormap"}], {}, "'map' takes 8 bytes, a tensor map has"),
         ([OUT, {"name": "box", "role": "mailbox"}], {}, "'box' is a mailbox"),
         ([OUT, {"name": "p"}], {"slots": (At(0), At(8, 24))}, "takes 24 bytes and declares no `fields`"),
         ([ACT], {}, "no result to compare"),

@@ -136,7 +136,31 @@ def test_data_behind_a_flag_comes_late_together_with_its_flag(seen):
     hoisted = seen(early=work.load("x", "w"), late=work.store, pdl=False, flag=True)
     assert not polled.shown
     assert [t.arguments for t in polled.by_argument] == [("x", "flag"), ("flag",)]
+    assert [t.arguments for t in polled.publisher] == [("x", "flag")] * 5
+    assert [t.wrong for t in hoisted.publisher] == [30] * 5
     assert hoisted.arguments == ("x",)
+
+
+def test_a_mailbox_is_empty_until_it_is_published(device, played):
+    args = (Argument(name="out", role="output"), Argument(name="x", role="mailbox", empty=1 << 31))
+    plan = plan_launch(KernelContract(match="k", args=args), [At(0), At(8)], RECIPE)
+    assert isinstance(plan, Launchable)
+    assert plan.buffers[1].values[1][:8] == struct.pack("<II", 1 << 31, 1 << 31)
+    assert plan.buffers[1].values[0] != plan.buffers[1].values[1]
+    seen: list[bytes] = []
+
+    def take(device: Any, parameters: Parameters) -> None:
+        out, x = struct.unpack("<QQ", parameters.block)
+        seen.append(device.read(x, 16))
+        device.write(out, seen[-1])
+
+    device.kernels["k"] = played(early=take)
+    hasty = observe(device, Function("k", "k"), plan, launches=30)
+    assert hasty.shown
+    assert hasty.arguments == ("x",)
+    assert [t.wrong for t in hasty.publisher] == [30] * 5
+    device.kernels["k"] = played(late=take)
+    assert not observe(device, Function("k", "k"), plan, launches=30).shown
 
 
 def test_an_argument_that_reaches_no_result_is_said_to_be_blind(seen):

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from validator.errors import Problem, ValidatorError
 
-__all__ = ["Device", "DeviceError", "Function", "Launch", "NotHere", "Parameters", "open_device"]
+__all__ = ["Device", "DeviceError", "Function", "Launch", "NotHere", "Parameter", "Parameters", "open_device"]
 
 LEAST_CAPABILITY = (9, 0)
 """Programmatic dependent launch exists from here on."""
@@ -43,6 +43,14 @@ class Function:
 
     name: str
     handle: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """Where one parameter lies in the parameter block, in bytes, as the compiled kernel says."""
+
+    offset: int
+    size: int
 
 
 class Parameters:
@@ -115,7 +123,7 @@ def _open(driver: Any, handle: Any) -> Device | NotHere:
         return NotHere(f"the driver is for CUDA {version // 1000}.{version % 1000 // 10}, 13.0 is needed")
     context = _call(driver, "cuDevicePrimaryCtxRetain", handle)
     _call(driver, "cuCtxSetCurrent", context)
-    return Device(driver, name, (major, minor), version)
+    return Device(driver, name, (major, minor), version, int(handle))
 
 
 def _call(driver: Any, name: str, *args: Any) -> Any:
@@ -130,23 +138,72 @@ def _call(driver: Any, name: str, *args: Any) -> Any:
 class Device:
     """One device with one stream. Addresses are plain integers, sizes bytes."""
 
-    def __init__(self, driver: Any, name: str, capability: tuple[int, int], driver_version: int) -> None:
+    def __init__(
+        self, driver: Any, name: str, capability: tuple[int, int], driver_version: int, ordinal: int = 0
+    ) -> None:
         """`driver_version` as the driver API counts: 13000 is CUDA 13.0."""
-        self._driver = driver
+        self._driver, self.ordinal = driver, ordinal
         self.name, self.capability, self.driver_version = name, capability, driver_version
         self._stream = _call(driver, "cuStreamCreate", driver.CUstream_flags.CU_STREAM_NON_BLOCKING.value)
         self._modules: list[Any] = []
         self._memory: list[int] = []
         self._host: list[int] = []
 
+    def call(self, name: str, *args: Any) -> Any:
+        """Result of the driver function `name`. Raises DeviceError with the driver's own word for what went wrong."""
+        return _call(self._driver, name, *args)
+
+    @property
+    def types(self) -> Any:
+        """The module with the driver's structures and enumerations."""
+        return self._driver
+
+    @property
+    def stream(self) -> Any:
+        """The stream on which everything here is queued."""
+        return self._stream
+
     def function(self, image: bytes, name: str) -> Function:
         """Kernel `name` of a cubin or PTX image; PTX is compiled by the driver."""
         return self.functions(image, name)[0]
 
     def functions(self, image: bytes, *names: str) -> tuple[Function, ...]:
+        module = self._load(image)
+        return tuple(Function(n, _call(self._driver, "cuModuleGetFunction", module, n.encode())) for n in names)
+
+    def kernels(self, image: bytes) -> tuple[Function, ...]:
+        """Every kernel of an image, by its mangled name."""
+        module = self._load(image)
+        count = _call(self._driver, "cuModuleGetFunctionCount", module)
+        handles = _call(self._driver, "cuModuleEnumerateFunctions", count, module)
+        return tuple(Function(_call(self._driver, "cuFuncGetName", handle).decode(), handle) for handle in handles)
+
+    def parameters(self, function: Function) -> tuple[Parameter, ...]:
+        """The kernel's parameters in order, as it was compiled."""
+        found: list[Parameter] = []
+        while True:
+            error, *where = self._driver.cuFuncGetParamInfo(function.handle, len(found))
+            if error != self._driver.CUresult.CUDA_SUCCESS:
+                return tuple(found)
+            found.append(Parameter(*map(int, where)))
+
+    def _load(self, image: bytes) -> Any:
         module = _call(self._driver, "cuModuleLoadData", image + b"\0")
         self._modules.append(module)
-        return tuple(Function(n, _call(self._driver, "cuModuleGetFunction", module, n.encode())) for n in names)
+        return module
+
+    def milliseconds(self, work: Callable[[], None]) -> float:
+        """Time on the device between two events around what `work` queues."""
+        begin, end = (_call(self._driver, "cuEventCreate", 0) for _ in range(2))
+        try:
+            _call(self._driver, "cuEventRecord", begin, self._stream)
+            work()
+            _call(self._driver, "cuEventRecord", end, self._stream)
+            _call(self._driver, "cuEventSynchronize", end)
+            return float(_call(self._driver, "cuEventElapsedTime", begin, end))
+        finally:
+            for event in (begin, end):
+                _call(self._driver, "cuEventDestroy", event)
 
     def allocate(self, size: int) -> int:
         """Address of `size` bytes of device memory, aligned to 256."""

@@ -7,37 +7,28 @@ are declared can run. Where the parameters lie comes from the compiled kernel it
 from __future__ import annotations
 
 import math
-import struct
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
 from validator.gpu.driver import Launch, Parameters
+from validator.gpu.frame import POINTER, Missing, Part, Slot, frame, launch_of, number
+from validator.gpu.tensormap import BYTES as MAP_BYTES
+from validator.gpu.tensormap import Geometry
 from validator.gpu.values import SMALL, Pair, draw_pair, element_size
-from validator.manifest.contract import Argument, ContractField, KernelContract, Role, Values
-from validator.manifest.dims import Membership, parse_expression
+from validator.manifest.contract import KernelContract, Role, Values
+from validator.manifest.dims import Membership
 
-__all__ = ["Buffer", "Launchable", "NotLaunchable", "Recipe", "Slot", "pack", "plan_launch"]
+__all__ = ["Buffer", "Launchable", "NotLaunchable", "Recipe", "pack", "plan_launch"]
 
-_POINTER = 8
 _TABLE = 64
 """Entries of a pointer table."""
 _LARGEST = 1 << 28
 """Bytes; a shape that asks for more is not tried."""
 
-Part = Argument | ContractField
-
-
-class Slot(Protocol):
-    """Where one parameter lies in the parameter block, as the ELF says it."""
-
-    @property
-    def offset(self) -> int: ...
-    @property
-    def size(self) -> int: ...
+Encode = Callable[[int, Geometry], bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +72,11 @@ class Buffer:
         return self.role in (Role.OUTPUT, Role.STATE, Role.WORKSPACE)
 
     @property
+    def published(self) -> bool:
+        """Its words say themselves, or of other buffers, when they are valid: the candidate polls them."""
+        return self.role in (Role.FLAG, Role.MAILBOX)
+
+    @property
     def size(self) -> int:
         """Bytes, a multiple of 16."""
         return len(self.values[0])
@@ -104,6 +100,8 @@ class Launchable:
     offsets: tuple[int, ...]
     pointers: tuple[tuple[int, str], ...]
     """Byte offset in the block → buffer."""
+    maps: tuple[tuple[int, str, Geometry], ...] = ()
+    """Byte offset in the block → buffer that a tensor map there describes, and how."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,10 +110,6 @@ class NotLaunchable:
 
     def __str__(self) -> str:
         return f"not launchable: {self.reason}"
-
-
-class _Missing(Exception):
-    """The contract asks for something that cannot be made here."""
 
 
 def plan_launch(
@@ -128,11 +122,9 @@ def plan_launch(
 
     `slots` are the kernel's own parameter records in order, `block_size` is what it was compiled to require.
     """
-    if len(slots) != len(contract.args):
-        return NotLaunchable(f"the contract lists {len(contract.args)} arguments, the kernel has {len(slots)}")
     try:
         return _plan(contract, slots, recipe, block_size)
-    except _Missing as missing:
+    except Missing as missing:
         return NotLaunchable(str(missing))
 
 
@@ -140,25 +132,20 @@ def _plan(
     contract: KernelContract, slots: Sequence[Slot], recipe: Recipe, block_size: tuple[int, int, int] | None
 ) -> Launchable:
     dims = _dims(contract)
-    block = bytearray(max((slot.offset + slot.size for slot in slots), default=0))
-    pointers: list[tuple[int, str]] = []
-    parts: dict[str, Part] = {}
-    for arg, slot in zip(contract.args, slots, strict=True):
-        end = slot.offset + slot.size
-        block[slot.offset : end] = _by_value(arg, slot, recipe, dims)
-        for offset, part in _memory(arg, slot):
-            parts[part.name] = _bounded(part, contract, dims)
-            pointers.append((slot.offset + offset, part.name))
+    laid = frame(contract, slots, recipe, dims)
+    said = [part for _, part in laid.pointers] + [mapped.part for mapped in laid.maps]
+    parts = {part.name: _bounded(part, contract, dims) for part in said}
     shared = {name: part.alias_of for name, part in parts.items() if part.alias_of in parts}
     buffers = [b for part in parts.values() if part.name not in shared for b in _buffers(part, recipe, dims)]
     if not any(b.written or b.role is None for b in buffers):
-        raise _Missing("no argument is declared as written, so there is no result to compare")
+        raise Missing("no argument is declared as written, so there is no result to compare")
     return Launchable(
-        launch=_launch(contract, recipe, block_size, dims),
+        launch=launch_of(contract, dims, recipe.grid, block_size or recipe.block, recipe.shared),
         buffers=tuple(buffers),
-        block=bytes(block),
-        offsets=tuple(slot.offset for slot in slots),
-        pointers=tuple((offset, shared.get(name) or name) for offset, name in pointers),
+        block=laid.block,
+        offsets=laid.offsets,
+        pointers=tuple((offset, shared.get(part.name) or part.name) for offset, part in laid.pointers),
+        maps=tuple((m.offset, shared.get(m.part.name) or m.part.name, m.geometry) for m in laid.maps),
     )
 
 
@@ -174,68 +161,8 @@ def _dims(contract: KernelContract) -> dict[str, int]:
             )
     broken = [c.text for c in contract.constraints if not (c.names <= dims.keys() and c.holds(dims))]
     if broken:
-        raise _Missing(
-            f"no `production` shape is given and the sizes tried break {', '.join(f'`{b}`' for b in broken)}"
-        )
+        raise Missing(f"no `production` shape is given and the sizes tried break {', '.join(f'`{b}`' for b in broken)}")
     return dims
-
-
-def _number(value: int | str, dims: Mapping[str, int]) -> int:
-    try:
-        return parse_expression(value).value(dims)
-    except (ArithmeticError, KeyError, ValueError) as error:
-        raise _Missing(f"`{value}` has no value: {error}") from error
-
-
-def _memory(arg: Argument, slot: Slot) -> Iterator[tuple[int, Part]]:
-    """Pointers inside one parameter: byte offset in the parameter and what it points to."""
-    if arg.via == "tensormap":
-        raise _Missing(f"argument {arg.name!r} is a tensor map, its geometry is not in the contract")
-    if arg.role is Role.MAILBOX or any(field.role is Role.MAILBOX for field in arg.fields):
-        raise _Missing(f"argument {arg.name!r} is a mailbox, how it is published is not in the contract")
-    for field in arg.fields:
-        if field.role.memory:
-            if field.offset + _POINTER > slot.size:
-                raise _Missing(f"field {field.name!r} at {field.offset} lies outside a parameter of {slot.size} bytes")
-            yield field.offset, field
-    if not arg.fields and not _is_number(arg, slot):
-        if slot.size != _POINTER:
-            raise _Missing(f"argument {arg.name!r} takes {slot.size} bytes and declares no `fields`")
-        yield 0, arg
-
-
-def _by_value(arg: Argument, slot: Slot, recipe: Recipe, dims: Mapping[str, int]) -> bytes:
-    """Bytes of a parameter before its pointers are put in: a scalar, or a struct's small integers between pointers."""
-    if arg.fields:
-        raw = bytearray(struct.pack("<i", recipe.integer) * -(-slot.size // 4))[: slot.size]
-        for field in arg.fields:
-            if not field.role.memory:
-                size = min(element_size(field), slot.size - field.offset)
-                raw[field.offset : field.offset + size] = _scalar(field, size, recipe, dims)
-        return bytes(raw)
-    return _scalar(arg, slot.size, recipe, dims) if _is_number(arg, slot) else bytes(slot.size)
-
-
-def _is_number(arg: Argument, slot: Slot) -> bool:
-    """Undeclared arguments that are too small for an address are numbers."""
-    return arg.role is Role.SCALAR or (arg.role is None and slot.size < _POINTER)
-
-
-def _scalar(values: Part, size: int, recipe: Recipe, dims: Mapping[str, int]) -> bytes:
-    kind = {2: "e", 4: "f", 8: "d"}.get(size)
-    value: float | None = _number(values.value, dims) if isinstance(values.value, str) else values.value
-    floating = values.dtype[0].startswith(("float", "bfloat")) if values.dtype else isinstance(value, float)
-    if floating and kind:
-        number = float(recipe.number if value is None else value)
-        if values.dtype[:1] == ("bfloat16",):
-            return struct.pack("<f", number)[2:]
-        return struct.pack(f"<{kind}", number)
-    if size not in (1, 2, 4, 8):
-        raise _Missing(f"argument {values.name!r} takes {size} bytes and is no plain number")
-    try:
-        return int(recipe.integer if value is None else value).to_bytes(size, "little", signed=True)
-    except OverflowError:
-        raise _Missing(f"argument {values.name!r} is {value}, too large for {size} bytes") from None
 
 
 def _buffers(part: Part, recipe: Recipe, dims: Mapping[str, int]) -> Iterator[Buffer]:
@@ -244,6 +171,8 @@ def _buffers(part: Part, recipe: Recipe, dims: Mapping[str, int]) -> Iterator[Bu
     rng = np.random.default_rng([recipe.seed, zlib.crc32(part.name.encode())])
     size = recipe.size if part.shape is None else _bytes(part, dims)
     size += -size % 16
+    if part.role is Role.MAILBOX and part.empty is None:
+        raise Missing(f"argument {part.name!r} is a mailbox and does not say which word means that it is `empty`")
     if part.points_to is not None:
         step = recipe.size // _TABLE
         entries = np.arange(_TABLE, dtype="<u8") * np.uint64(step)
@@ -263,42 +192,23 @@ def _bounded(part: Part, contract: KernelContract, dims: Mapping[str, int]) -> P
     shape = contract.values[target][1].shape if target in contract.values else None
     if not shape:
         return part
-    high = _number(shape[int(axis)], dims) - (1 if part.domain.index else 0)
+    high = number(shape[int(axis)], dims) - (1 if part.domain.index else 0)
     return part.model_copy(update={"domain": part.domain.model_copy(update={"low": 0, "high": max(high, 0)})})
 
 
 def _bytes(part: Part, dims: Mapping[str, int]) -> int:
-    size = math.prod(_number(n, dims) for n in part.shape or ()) * element_size(part)
+    size = math.prod(number(n, dims) for n in part.shape or ()) * element_size(part)
     if not 0 <= size <= _LARGEST:
-        raise _Missing(f"argument {part.name!r} would take {size} bytes")
+        raise Missing(f"argument {part.name!r} would take {size} bytes")
     return max(size, 1)
 
 
-def _launch(
-    contract: KernelContract, recipe: Recipe, block_size: tuple[int, int, int] | None, dims: Mapping[str, int]
-) -> Launch:
-    declared = contract.launch
-    return Launch(
-        grid=_three(declared.grid, dims) or recipe.grid,
-        block=_three(declared.block, dims) or block_size or recipe.block,
-        shared=recipe.shared if declared.shared is None else declared.shared,
-        cluster=_three(declared.cluster, dims),
-        pdl=bool(declared.pdl),
-    )
-
-
-def _three(sizes: Sequence[int | str] | None, dims: Mapping[str, int]) -> tuple[int, int, int] | None:
-    if not sizes:
-        return None
-    if len(sizes) > 3:
-        raise _Missing(f"a launch has three sizes, not {len(sizes)}")
-    x, y, z = (*(_number(s, dims) for s in sizes), 1, 1)[:3]
-    return x, y, z
-
-
-def pack(launchable: Launchable, addresses: Mapping[str, int]) -> Parameters:
-    """The parameter block with every pointer in its place."""
+def pack(launchable: Launchable, addresses: Mapping[str, int], encode: Encode | None = None) -> Parameters:
+    """The parameter block with every pointer and every tensor map in its place; `encode` makes the latter."""
     block = bytearray(launchable.block)
     for offset, name in launchable.pointers:
-        block[offset : offset + _POINTER] = addresses[name].to_bytes(_POINTER, "little")
+        block[offset : offset + POINTER] = addresses[name].to_bytes(POINTER, "little")
+    for offset, name, geometry in launchable.maps:
+        assert encode is not None
+        block[offset : offset + MAP_BYTES] = encode(addresses[name], geometry)
     return Parameters(bytes(block), launchable.offsets)

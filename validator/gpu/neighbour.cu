@@ -67,6 +67,40 @@ extern "C" __global__ void late_producer(const Region* regions, u32 data, u32 co
     }
 }
 
+// Two CTAs: the first waits `delay` ns and writes the data, last region first; the second sees that it is done, and then
+// publishes the words of the flags and mailboxes (regions from `data` on) in four turns, out of order, `delay` / 4 apart.
+extern "C" __global__ void late_publisher(const Region* regions, u32 data, u32 count, u64 delay, u32* done) {
+  const u64 begin = nanoseconds();
+  let_dependants_start();
+  if (blockIdx.x == 0) {
+    while (nanoseconds() - begin < delay) {
+    }
+    for (u32 r = data; r-- > 0;)
+      for (u64 i = threadIdx.x; i < regions[r].quads; i += blockDim.x) regions[r].live[i] = regions[r].other[i];
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0) asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(done), "r"(1) : "memory");
+    return;
+  }
+  if (threadIdx.x == 0) {
+    u32 seen;
+    do asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(seen) : "l"(done) : "memory");
+    while (seen == 0 && nanoseconds() - begin < 2 * delay + 100000000);
+  }
+  __syncthreads();
+  for (u32 turn = 0; turn < 4; ++turn) {
+    const u64 now = nanoseconds();
+    while (nanoseconds() - now < delay / 4) {
+    }
+    const u32 word = 0x1302u >> (4 * turn) & 3;  // 2, 0, 3, 1
+    for (u32 r = data; r < count; ++r)
+      for (u64 i = 4 * u64(threadIdx.x) + word; i < regions[r].quads * 4; i += 4 * u64(blockDim.x)) {
+        u32* to = reinterpret_cast<u32*>(regions[r].live) + i;
+        asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(to), "r"(reinterpret_cast<const u32*>(regions[r].other)[i]) : "memory");
+      }
+  }
+}
+
 // One CTA: lets its dependants start at once and keeps reading until `delay` ns are over; changed[r] becomes 1 when
 // region r stopped being what it was.
 extern "C" __global__ void late_reader(const Region* regions, u32 count, u32* changed, u64 delay) {

@@ -5,6 +5,7 @@ The contract says which arguments other launches write, so a neighbour can be ma
 - *late producer*: buffers hold the previous step's values, a one-CTA grid lets its dependants start at once, waits,
   then writes the true values. The candidate, launched behind it, must not notice: its results are compared bitwise with
   those of an ordinary launch. One argument at a time names the argument that is read (or overwritten) early.
+- *late publisher*: flags and mailboxes are set from another CTA than the data, late, and their words out of order.
 - *late reader*: the grid before the candidate keeps reading what the candidate writes, until its delay is over.
 - *chain*: a dependant of the candidate relies on the candidate's wait for what the grid before the candidate wrote.
 
@@ -17,12 +18,14 @@ import ctypes
 import struct
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from validator.gpu.driver import Device, Function, Launch, Parameters
 from validator.gpu.launch import Buffer, Launchable, pack
+from validator.gpu.tensormap import encode
 from validator.manifest.contract import Role
 
 __all__ = ["DELAYS_US", "LAUNCHES", "Observation", "Trial", "observe"]
@@ -31,6 +34,7 @@ DELAYS_US = (0, 2, 5, 20, 100)
 LAUNCHES = 200
 """For every delay."""
 
+_NAMES = ("gate", "restore", "late_producer", "late_publisher", "late_reader", "compare", "successor")
 _PTX = Path(__file__).with_name("neighbour.ptx")
 _BATCH = 20
 """Launches queued behind one gate."""
@@ -41,6 +45,7 @@ _OVERLAPPED = ""
 _ONE = (1, 1, 1)
 _ALONE = Launch(_ONE, (1024, 1, 1))
 """A neighbour is one CTA: its dependants find room beside it."""
+_TWO = Launch((2, 1, 1), (1024, 1, 1))
 _WIDE = Launch((64, 1, 1), (256, 1, 1))
 
 
@@ -75,6 +80,8 @@ class Observation:
     chain: Trial | None
     """`wrong`: launches in which the candidate's dependant, after its wait, met old values of the grid before the
     candidate. Where the three never overlapped it says nothing."""
+    publisher: tuple[Trial, ...]
+    """Data and what publishes it from two CTAs, out of order, delay by delay; empty where nothing publishes."""
     blind: tuple[str, ...]
     """Arguments whose values reach no result under this recipe: an early read of them can not show."""
 
@@ -85,15 +92,16 @@ class Observation:
     @property
     def shown(self) -> bool:
         """An early access is proven."""
-        trials = (*self.late_producer, *self.by_argument, *self.late_reader)
+        trials = (*self.late_producer, *self.by_argument, *self.late_reader, *self.publisher)
         return self.repeatable and any(t.wrong for t in trials)
 
     @property
     def least_delay_us(self) -> int | None:
-        """The smallest delay of either neighbour that shows it."""
+        """The smallest delay of any neighbour that shows it."""
         if not self.repeatable:
             return None
-        return min((t.delay_us for t in (*self.late_producer, *self.late_reader) if t.wrong), default=None)
+        trials = (*self.late_producer, *self.late_reader, *self.publisher)
+        return min((t.delay_us for t in trials if t.wrong), default=None)
 
     @property
     def arguments(self) -> tuple[str, ...]:
@@ -136,17 +144,19 @@ class _Stage:
     def __init__(self, device: Device, candidate: Function, launchable: Launchable, launches: int) -> None:
         self._device, self._candidate, self._launches = device, candidate, launches
         self._buffers = {b.name: b for b in launchable.buffers}
-        names = ("gate", "restore", "late_producer", "late_reader", "compare", "successor")
-        functions = device.functions(_PTX.read_bytes(), *names)
-        self._gate, self._restore, self._producer, self._reader, self._compare, self._successor = functions
+        functions = device.functions(_PTX.read_bytes(), *_NAMES)
+        self._gate, self._restore, self._producer, self._publisher = functions[:4]
+        self._reader, self._compare, self._successor = functions[4:]
         self._live = {b.name: device.allocate(b.size) for b in launchable.buffers}
         self._true = {b.name: self._stored(b, 0) for b in launchable.buffers}
         self._previous = {b.name: self._stored(b, 1) for b in launchable.buffers}
         self._expected = {b.name: device.allocate(b.size) for b in launchable.buffers if self._compared(b)}
         self._open = device.allocate_host(4)
         self._marks = device.allocate(launches * (len(launchable.buffers) + 1) * 4)
-        self._parameters = pack(launchable, self._live)
-        guarded = any(b.guarded_by in self._buffers for b in launchable.buffers)
+        self._done = device.allocate(4)
+        self._parameters = pack(launchable, self._live, partial(encode, device))
+        published = any(b.role is Role.MAILBOX for b in launchable.buffers)
+        guarded = published or any(b.guarded_by in self._buffers for b in launchable.buffers)
         self._pdl = launchable.launch.pdl
         # A kernel that polls a flag runs beside its producer in any case; the attribute makes it so on one stream.
         self._behind = _with_pdl(launchable.launch, self._pdl or guarded)
@@ -160,7 +170,7 @@ class _Stage:
         """Without the attribute only what a flag guards may still be on its way."""
         if self._pdl or not guarded:
             return buffer.produced
-        return buffer.role is Role.FLAG or buffer.guarded_by in self._buffers
+        return buffer.published or buffer.guarded_by in self._buffers
 
     def _stored(self, buffer: Buffer, which: int) -> int:
         """Address of a copy of the true (0) or previous (1) values; offsets into a table's target become addresses."""
@@ -173,12 +183,12 @@ class _Stage:
 
     def _regions(self, rows: Iterable[tuple[str, int, int]]) -> _Regions:
         """(buffer, other address, bytes) → the table, flags last."""
-        rows = sorted(rows, key=lambda row: self._buffers[row[0]].role is Role.FLAG)
+        rows = sorted(rows, key=lambda row: self._buffers[row[0]].published)
         table = b"".join(struct.pack("<QQQ", self._live[name], other, size // 16) for name, other, size in rows)
         address = self._device.allocate(len(table))
         if table:
             self._device.upload(address, table)
-        data = sum(self._buffers[name].role is not Role.FLAG for name, _, _ in rows)
+        data = sum(not self._buffers[name].published for name, _, _ in rows)
         return _Regions(address, tuple(name for name, _, _ in rows), data)
 
     def _results(self) -> _Regions:
@@ -212,7 +222,9 @@ class _Stage:
         written = [b.name for b in self._buffers.values() if b.written]
         reader = tuple(self._trial_reader(written, d) for d in delays) if self._pdl and written else ()
         chain = self._trial_chain(longest) if self._pdl else None
-        return Observation(control, late, single, reader, chain, blind)
+        publishes = any(self._buffers[name].published for name in self._late)
+        publisher = tuple(self._trial_publisher(d) for d in delays) if publishes else ()
+        return Observation(control, late, single, reader, chain, publisher, blind)
 
     def _expect(self) -> None:
         """What an ordinary launch makes of the true values."""
@@ -223,8 +235,8 @@ class _Stage:
         self._device.synchronize()
 
     def _is_blind(self, name: str) -> bool:
-        """The previous values, launched ordinarily, give the same results. Outputs and flags are not asked."""
-        if self._buffers[name].role in (Role.OUTPUT, Role.FLAG):
+        """The previous values, launched ordinarily, give the same results. Outputs and what is polled are not asked."""
+        if self._buffers[name].role is Role.OUTPUT or self._buffers[name].published:
             return False
         regions, marks = self._results(), self._marks
         self._device.clear(marks, 4 * len(regions.names))
@@ -251,6 +263,20 @@ class _Stage:
 
         return self._repeat(one, results.names, late, delay_us)
 
+    def _trial_publisher(self, delay_us: int) -> Trial:
+        beginning, written, results = self._beginning(self._late), self._windows(self._late), self._results()
+        data = ctypes.c_uint32(written.data)
+        publisher = Parameters.of(written.address, data, written.count, delay_us * 1000, self._done)
+
+        def one(marks: int) -> None:
+            self._run_restore(beginning)
+            self._device.clear(self._done, 4)
+            self._device.launch(self._publisher, _TWO, publisher)
+            self._run_candidate(self._behind)
+            self._run_compare(results, marks)
+
+        return self._repeat(one, results.names, self._late, delay_us)
+
     def _trial_reader(self, written: Sequence[str], delay_us: int) -> Trial:
         beginning, read = self._beginning(()), self._windows(written)
 
@@ -263,7 +289,7 @@ class _Stage:
         return self._repeat(one, read.names, (), delay_us)
 
     def _trial_chain(self, delay_us: int) -> Trial | None:
-        late = tuple(n for n in self._late if not self._buffers[n].written and self._buffers[n].role is not Role.FLAG)
+        late = tuple(n for n in self._late if not (self._buffers[n].written or self._buffers[n].published))
         if not late:
             return None
         beginning, written = self._beginning(late), self._windows(late)

@@ -7,11 +7,13 @@ finite fp8 number below 2. Sums and products keep the difference between the two
 
 from __future__ import annotations
 
+import struct
+
 import numpy as np
 
 from validator.manifest.contract import Domain, Role, Values
 
-__all__ = ["Pair", "draw_pair", "element_size"]
+__all__ = ["Pair", "draw_pair", "element_size", "is_floating", "scalar_bytes"]
 
 Pair = tuple[bytes, bytes]
 """The true values and the previous step's values."""
@@ -32,6 +34,22 @@ def element_size(values: Values) -> int:
     return (_INTEGER | _FLOAT).get(values.dtype[0], 1) if values.dtype else 4
 
 
+def is_floating(dtype: str | None) -> bool:
+    return dtype is not None and dtype.startswith(("float", "bfloat"))
+
+
+def scalar_bytes(value: float, dtype: str | None, size: int) -> bytes:
+    """A number passed by value in `size` bytes; without a type it is what Python says. Raises ValueError."""
+    kind = {2: "e", 4: "f", 8: "d"}.get(size)
+    if kind and (is_floating(dtype) or (dtype is None and isinstance(value, float))):
+        return struct.pack("<f", value)[2:] if dtype == "bfloat16" else struct.pack(f"<{kind}", value)
+    if size not in (1, 2, 4, 8):
+        raise ValueError(f"takes {size} bytes and is no plain number")
+    if not -(1 << 8 * size - 1) <= value < 1 << 8 * size:
+        raise ValueError(f"is {value}, too large for {size} bytes")
+    return int(value).to_bytes(size, "little", signed=value < 0)
+
+
 def draw_pair(role: Role | None, values: Values, size: int, window: int, rng: np.random.Generator) -> Pair:
     """`size` bytes for a buffer of this role, twice: equal but for the first `window` bytes, there nowhere equal."""
     true, previous = _elements(role, values, size, rng)
@@ -49,6 +67,8 @@ def _elements(role: Role | None, values: Values, size: int, rng: np.random.Gener
     dtype, domain = values.dtype[0] if values.dtype else None, values.domain
     if role is Role.FLAG:
         pair: Arrays = np.full(count, PUBLISHED), np.zeros(count)
+    elif role is Role.MAILBOX and values.empty is not None:
+        return _moderate(size, rng)[0], np.resize(np.array([values.empty], "<u4").view(np.uint8), size)
     elif role in (Role.INDEX, Role.WORKSPACE) or dtype in _INTEGER:
         pair = _small(domain, count, rng)
     elif dtype in _FLOAT and domain.low is not None and domain.high is not None:

@@ -1,0 +1,148 @@
+"""Where the buffers of a launch lie on the device: whole arenas, arrays against an unmapped page, rows far apart."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from validator.gpu.driver import Device
+from validator.gpu.guarded import Guarded, guarded
+
+__all__ = ["Arena", "Copy", "Placements", "arena_of", "distance"]
+
+ALIGNMENT = 256
+"""Bytes: what every allocator gives."""
+ROOM = 2 << 20
+"""Bytes: a page of device memory."""
+
+Bytes = np.ndarray[Any, np.dtype[np.uint8]]
+
+
+@dataclass(frozen=True, slots=True)
+class Arena:
+    """Host memory that an array lies in, and where in it the array's elements are."""
+
+    memory: Bytes
+    offset: int
+    """Bytes from the start of `memory` to the array's first element."""
+    end: int
+    """Bytes from the start of `memory` to behind its last element."""
+
+    @property
+    def key(self) -> int:
+        """Host address."""
+        return int(self.memory.ctypes.data)
+
+
+def arena_of(array: Any) -> Arena:
+    """The memory that `array` is a view of. Strides are not negative."""
+    root = array
+    while isinstance(root.base, np.ndarray):
+        root = root.base
+    if root.base is None:
+        flat = root if root.flags.c_contiguous else root.T
+        memory = flat.reshape(-1).view(np.uint8)
+    else:
+        memory = np.frombuffer(root.base, np.uint8)
+    offset = int(array.ctypes.data - memory.ctypes.data)
+    last = sum((n - 1) * s for n, s in zip(array.shape, array.strides, strict=True)) if array.size else -array.itemsize
+    return Arena(memory, offset, offset + int(last) + array.itemsize)
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """An array on the device."""
+
+    address: int
+    """Of its first element."""
+    send: Callable[[], None]
+    fetch: Callable[[], None]
+    """Copies back into the host's memory what the kernel may have changed."""
+    steps: tuple[int, ...]
+    """Elements between two positions along each axis, on the device."""
+
+
+def distance(rows: int, inside: int) -> int:
+    """Elements from row to row so that the last row begins beyond 2^31 elements, and the step itself fits 31 bits.
+
+    `inside`: elements that one row spans. With one row there is nothing to keep apart; with two, the step is 2^31.
+    """
+    if rows < 2:
+        return inside
+    least = -(-(1 << 31) // (rows - 1))
+    return max(-(-least // ALIGNMENT) * ALIGNMENT, inside)
+
+
+class Placements:
+    """Device memory for one launch after another: what has been allocated serves the next launch again."""
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+        self._pool: dict[tuple[tuple[int, int], ...], list[Guarded]] = {}
+        self._used: dict[tuple[tuple[int, int], ...], int] = {}
+        self._given: dict[int, Guarded] = {}
+
+    def begin(self) -> None:
+        """Another launch: every buffer of the last one may be used again."""
+        self._used, self._given = {}, {}
+
+    def whole(self, array: Any) -> Copy:
+        """The arena as it is, guard zones and gaps too."""
+        arena = arena_of(array)
+        return self._against_the_end(array, arena, len(arena.memory))
+
+    def tight(self, array: Any) -> Copy:
+        """The arena up to the array's end, which lies against a page that is not mapped. Nothing comes back from it."""
+        arena = arena_of(array)
+        copy = self._against_the_end(array, arena, arena.end)
+        return Copy(copy.address, copy.send, lambda: None, copy.steps)
+
+    def distant(self, array: Any) -> Copy:
+        """Rows (positions along the first axis) more than 2^31 elements apart; nothing is mapped between them."""
+        inside, size = math.prod(array.shape[1:]), array.itemsize
+        step = distance(len(array), max(inside, 1))
+        starts = [i * step * size for i in range(len(array))]
+        pieces = tuple((start, _pages(inside * size)) for start in starts) or ((0, ROOM),)
+        memory = self._memory(arena_of(array).key, pieces)
+        first = memory.address + memory.mapped[0].start
+
+        def send() -> None:
+            for start, row in zip(starts, array, strict=True):
+                self._device.upload(first + start, np.ascontiguousarray(row).tobytes())
+
+        def fetch() -> None:
+            for start, row in zip(starts, array, strict=True):
+                came = self._device.download(first + start, inside * size)
+                row[...] = np.frombuffer(came, row.dtype).reshape(row.shape)
+
+        return Copy(first, send, fetch, (step, *np.empty(array.shape[1:], np.uint8).strides))
+
+    def _against_the_end(self, array: Any, arena: Arena, length: int) -> Copy:
+        """The first `length` bytes of the arena, their end as near to the unmapped page as alignment allows."""
+        memory = self._memory(arena.key, ((0, _pages(length)),))
+        start = memory.end - -(-length // ALIGNMENT) * ALIGNMENT
+        host = arena.memory[:length]
+
+        def fetch() -> None:
+            host[...] = np.frombuffer(self._device.download(start, length), np.uint8)
+
+        steps = tuple(stride // array.itemsize for stride in array.strides)
+        return Copy(start + arena.offset, lambda: self._device.upload(start, host.tobytes()), fetch, steps)
+
+    def _memory(self, key: int, pieces: tuple[tuple[int, int], ...]) -> Guarded:
+        """Memory for an arena. Arguments that share an arena share it on the device."""
+        if key not in self._given:
+            pool, used = self._pool.setdefault(pieces, []), self._used.get(pieces, 0)
+            if used == len(pool):
+                pool.append(guarded(self._device, pieces))
+            self._given[key], self._used[pieces] = pool[used], used + 1
+        return self._given[key]
+
+
+def _pages(length: int) -> int:
+    """Rounded up, so that calls of different sizes use the same memory."""
+    return -(-max(length, 1) // ROOM) * ROOM
