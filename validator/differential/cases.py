@@ -8,18 +8,22 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from functools import cache
+from typing import Annotated, Any
 
 import hypothesis
 import numpy as np
 from hypothesis import strategies as st
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from validator.differential.errors import DifferentialError
 from validator.differential.inputs import VARIANTS, Fill, applicable, filled
 from validator.differential.numbers import Array, Source, derived, dtype_of, is_float
 from validator.differential.shapes import Dims, Space, shape_of
+from validator.errors import Problem
 from validator.manifest.contract import KernelContract, Role, Values
 from validator.manifest.dims import parse_expression
 
@@ -27,13 +31,17 @@ __all__ = [
     "CASE_SCHEMA",
     "PLANS",
     "Case",
+    "CaseTooLarge",
     "Inputs",
     "build",
     "case_text",
     "cases",
+    "has_padding",
     "is_written",
     "judged_arguments",
+    "layouts_of",
     "load_case",
+    "variants_of",
 ]
 
 CASE_SCHEMA = "validator/case/1"
@@ -44,18 +52,27 @@ Inputs = dict[str, Any]
 PLANS = ("repeat", "same-buffer", "flip", "recheck", "a-b-a", "batch-mates", "fresh")
 """What is done around the first two calls of a case (`validator.differential.plans`)."""
 
-_PAIRS = ("dims", "dtypes", "variants", "layouts")
+LARGEST = 2 << 30
+"""Bytes of all arguments of one case. A manifest says the sizes; the gate holds several copies of them at once."""
+
+_Size = Annotated[int, Field(ge=0, lt=1 << 64)]
 _WRITTEN = frozenset({Role.OUTPUT, Role.STATE, Role.WORKSPACE})
+
+
+class CaseTooLarge(DifferentialError):
+    """A case whose arguments are larger than the gate makes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
     """One case. Only what is out of the ordinary is listed."""
 
+    __pydantic_config__ = ConfigDict(extra="forbid", strict=True)
+
     kernel: str
     """The contract's `match`."""
-    dims: tuple[tuple[str, int], ...]
-    seed: int
+    dims: tuple[tuple[str, _Size], ...]
+    seed: _Size
     """Of the data."""
     plan: str = "repeat"
     dtypes: tuple[tuple[str, str], ...] = ()
@@ -91,18 +108,9 @@ class Case:
         return "; ".join(parts) + f"; plan {self.plan}"
 
 
-def _from_json(data: dict[str, Any]) -> Case:
-    """A stored case. Raises `DifferentialError` when it is not one."""
-    try:
-        pairs: dict[str, Any] = {k: tuple((str(a), b) for a, b in data.get(k, ())) for k in _PAIRS}
-        plain = {k: data[k] for k in ("kernel", "seed", "plan", "padding", "origin", "input_class") if k in data}
-        case = Case(**pairs, **plain, aliased=tuple(data.get("aliased", ())))
-    except (KeyError, TypeError, ValueError) as error:
-        raise DifferentialError(f"not a stored case: {error}") from error
-    unknown = [v for _, v in case.variants if v not in VARIANTS] + [p for p in [case.plan] if p not in PLANS]
-    if unknown:
-        raise DifferentialError(f"the case names {', '.join(map(repr, unknown))}, which this version does not know")
-    return case
+@cache
+def _adapter() -> TypeAdapter[Case]:
+    return TypeAdapter(Case)
 
 
 def case_text(case: Case) -> str:
@@ -119,12 +127,30 @@ def load_case(text: str, where: str) -> Case:
         raise DifferentialError(f"{where}: not JSON: {error}") from None
     if not isinstance(data, dict) or data.pop("schema", None) != CASE_SCHEMA:
         raise DifferentialError(f'{where}: not a case ("schema": "{CASE_SCHEMA}" comes first)')
-    return _from_json(data)
+    try:
+        case = _adapter().validate_json(json.dumps(data))
+    except ValidationError as error:
+        raise DifferentialError(
+            *(
+                Problem(f"not a case: {e['msg'].lower()}", f"{where}: {'.'.join(map(str, e['loc']))}")
+                for e in error.errors(include_url=False)[:10]
+            )
+        ) from None
+    unknown = [v for _, v in case.variants if v not in VARIANTS] + [p for p in [case.plan] if p not in PLANS]
+    if unknown:
+        named = ", ".join(map(repr, unknown))
+        raise DifferentialError(f"{where}: the case names {named}, which this version does not know")
+    return case
 
 
 def is_written(role: Role | None, values: Values) -> bool:
     """Whether the kernel may change the argument."""
     return role in _WRITTEN or values.inplace
+
+
+def is_drawn(values: Values) -> bool:
+    """Whether a case chooses the argument's values, rather than the sizes or the layouts."""
+    return values.value is None and values.stride is None
 
 
 def judged_arguments(contract: KernelContract) -> tuple[str, ...]:
@@ -147,10 +173,19 @@ def fill_of(contract: KernelContract, case: Case, name: str) -> Fill:
 
 
 def build(contract: KernelContract, case: Case) -> Inputs:
-    """The case's data. Written arguments that hold no input yet are there too, filled plainly: callers poison them."""
+    """The case's data. Written arguments that hold no input yet are there too, filled plainly: callers poison them.
+
+    Raises `CaseTooLarge`.
+    """
+    if (size := _bytes(contract, case)) > LARGEST:
+        told = f"{case.words()}: {size / 2**30:.1f} GiB of arguments, at most {LARGEST >> 30} GiB are made"
+        raise CaseTooLarge(told)
     inputs: Inputs = {}
     variants = dict(case.variants)
     for name, (role, values) in contract.values.items():
+        if values.stride is not None:
+            inputs[name] = 0  # known once the arrays lie in memory
+            continue
         if values.value is not None:
             number = values.value
             inputs[name] = parse_expression(number).value(dict(case.dims)) if isinstance(number, str) else number
@@ -164,6 +199,12 @@ def build(contract: KernelContract, case: Case) -> Inputs:
     if case.padding:
         _poison_unused(contract, inputs)
     return inputs
+
+
+def _bytes(contract: KernelContract, case: Case) -> int:
+    """What the arguments will take, counted before any of them is made."""
+    fills = (fill_of(contract, case, name) for name, (_, v) in contract.values.items() if v.value is None)
+    return sum(math.prod(fill.shape) * fill.dtype.itemsize for fill in fills)
 
 
 def _alias(contract: KernelContract, name: str) -> str:
@@ -232,7 +273,7 @@ def _constructed(contract: KernelContract, space: Space) -> Iterator[Case]:
     for name, (_, values) in contract.values.items():
         for dtype in values.dtype[1:]:
             yield case(typical, f"{name} as {dtype}", "I19", dtypes=((name, dtype),))
-        if values.value is None:
+        if is_drawn(values):
             for variant in applicable(fill_of(contract, probe, name)):
                 told = f"{name} {variant.words}"
                 yield case(typical, told, variant.input_class, variants=((name, variant.name),))
@@ -244,7 +285,7 @@ def _constructed(contract: KernelContract, space: Space) -> Iterator[Case]:
     if has_padding(contract):
         yield case(typical, "unused parts hold NaN", "I7", padding=True)
     for variant_name in _JOINT:
-        able = [n for n, names in _applicable(contract, probe).items() if variant_name in names]
+        able = [name for name in contract.values if variant_name in variants_of(contract, probe, name)]
         if len(able) > 1:
             variants = tuple((name, variant_name) for name in able)
             yield case(typical, f"all at once: {variant_name}", VARIANTS[variant_name].input_class, variants=variants)
@@ -254,12 +295,11 @@ _JOINT = ("large", "integers", "tiny", "rows", "peaked")
 """Variants that every argument takes together once: products of large values, exact arithmetic throughout."""
 
 
-def _applicable(contract: KernelContract, case: Case) -> dict[str, list[str]]:
-    return {
-        name: [v.name for v in applicable(fill_of(contract, case, name))]
-        for name, (_, values) in contract.values.items()
-        if values.value is None
-    }
+def variants_of(contract: KernelContract, case: Case, name: str) -> list[str]:
+    """Variants that make sense for an argument in a case; none for one whose value the contract gives."""
+    if contract.values[name][1].value is not None:
+        return []
+    return [v.name for v in applicable(fill_of(contract, case, name))]
 
 
 def layouts_of(values: Values) -> tuple[str, ...]:
@@ -304,8 +344,8 @@ def strategy(draw: Any, contract: KernelContract, space: Space) -> Case:
             dtypes.append((name, str(draw(st.sampled_from(values.dtype)))))
     case = replace(case, dtypes=tuple(dtypes))
     for name, (_, values) in contract.values.items():
-        if values.value is None:
-            names = [v.name for v in applicable(fill_of(contract, case, name))]
+        if is_drawn(values):
+            names = variants_of(contract, case, name)
             # Mostly plain: a case with every argument at an extreme tells little about any of them.
             pick = draw(st.integers(0, 4 * max(len(names), 1) - 1))
             if pick < len(names):

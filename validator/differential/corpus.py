@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from validator.differential.cases import Case, case_text, load_case
+from validator.differential.cases import Case, case_text, has_padding, layouts_of, load_case, variants_of
 from validator.differential.errors import DifferentialError
 from validator.differential.shapes import Space
 from validator.errors import Problem
@@ -54,8 +54,20 @@ def _file(folder: Path, case: Case) -> Path:
 def fits(contract: KernelContract, case: Case) -> bool:
     """Whether the contract, as it stands now, allows the case."""
     space, dims = Space(contract), dict(case.dims)
-    named = {n for part in (case.dtypes, case.variants, case.layouts) for n, _ in part} | set(case.aliased)
-    return dims.keys() == set(space.names) and space.holds(dims) and named <= contract.values.keys()
+    if len(dims) != len(case.dims) or dims.keys() != set(space.names) or not space.holds(dims):
+        return False
+    named = [name for part in (case.dtypes, case.variants, case.layouts) for name, _ in part]
+    if not {*named, *case.aliased} <= contract.values.keys():
+        return False
+    values = {name: values for name, (_, values) in contract.values.items()}
+    return (
+        all(dtype in values[name].dtype for name, dtype in case.dtypes)
+        and all(layout in layouts_of(values[name]) for name, layout in case.layouts)
+        and all(getattr(values[name], "alias_of", None) for name in case.aliased)
+        and all(variant in variants_of(contract, case, name) for name, variant in case.variants)
+        and (has_padding(contract) or not case.padding)
+        and (contract.batch is not None or case.plan != "batch-mates")
+    )
 
 
 def split(contract: KernelContract, cases: Iterable[Case]) -> tuple[tuple[Case, ...], tuple[Case, ...]]:

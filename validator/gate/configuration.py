@@ -107,6 +107,6 @@ def _ini(data: bytes | None) -> Mapping[str, Mapping[str, str]] | None:
     parser = configparser.RawConfigParser(strict=False, allow_no_value=True)
     try:
         parser.read_string((data or b"").decode("utf-8-sig"))
-    except (configparser.Error, UnicodeDecodeError):
+    except (configparser.Error, UnicodeDecodeError, AttributeError):  # a continuation of a key without a value
         return None
     return {name: dict(parser.items(name)) for name in parser.sections()}

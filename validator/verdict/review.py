@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 
 from validator.errors import Problem, ValidatorError
 from validator.text import nearest
-from validator.verdict.bundle import MANIFEST, RESULT, REVIEWS, dump, load_bundle, load_json, put
+from validator.verdict.bundle import MANIFEST, RESULT, REVIEWS, BundleError, dump, load_bundle, load_json, put
 from validator.verdict.signing import sign, signed_by
 
 if TYPE_CHECKING:
@@ -122,14 +122,17 @@ def record(
 
 
 def _bound(folder: Path) -> dict[str, str]:
-    """What a review of this bundle is about."""
+    """What a review of this bundle is about. Raises `BundleError` when its result does not say."""
     bundle, result = load_bundle(folder), load_json(folder / RESULT)
-    return {
-        "bundle": bundle.manifest["id"],
-        "manifest": "sha256:" + hashlib.sha256((folder / MANIFEST).read_bytes()).hexdigest(),
-        "policy": result["policy"]["digest"],
-        "commit": result["change"]["head"],
-    }
+    try:
+        return {
+            "bundle": bundle.manifest["id"],
+            "manifest": "sha256:" + hashlib.sha256((folder / MANIFEST).read_bytes()).hexdigest(),
+            "policy": result["policy"]["digest"],
+            "commit": result["change"]["head"],
+        }
+    except (KeyError, TypeError) as error:
+        raise BundleError(Problem(f"does not say what it is about ({error})", RESULT)) from None
 
 
 def _risks(result: Mapping[str, Any], risks: Sequence[tuple[str, date]], today: date) -> Iterator[Problem]:

@@ -7,6 +7,7 @@ by NVIDIA's `cuobjdump` in a private folder after the names it would write were 
 
 from __future__ import annotations
 
+import lzma
 import mmap
 import re
 import shutil
@@ -171,6 +172,10 @@ def _unpack(
 # -- archives --------------------------------------------------------------------------------------------------------
 
 
+_DAMAGED = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, RuntimeError, NotImplementedError)
+"""What `zipfile` and the decompressors behind it raise; `RuntimeError`: encrypted."""
+
+
 def _archive(path: Path, name: str, tools: Tools, limits: Limits, depth: int) -> Iterator[Found | Skipped]:
     if depth >= limits.depth:
         raise SassError(Problem(f"is an archive {depth} archives deep", name))
@@ -185,13 +190,13 @@ def _archive(path: Path, name: str, tools: Tools, limits: Limits, depth: int) ->
                 raise SassError(Problem(f"unpacks to {total} bytes, more than {limits.total_bytes}", name))
             for member in wanted:
                 yield from _member(archive, member, name, tools, limits, depth)
-    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, NotImplementedError, ValueError) as error:
+    except (*_DAMAGED, OSError, ValueError) as error:
         raise SassError(Problem(f"is a damaged archive: {error}", name, "build it again")) from None
 
 
 def _interesting(member: zipfile.ZipInfo) -> bool:
     last = member.filename.rsplit("/", 1)[-1]
-    return not member.is_dir() and (last.endswith(_SUFFIXES) or ".so." in last)
+    return last.endswith(_SUFFIXES) or ".so." in last
 
 
 def _member(
@@ -202,7 +207,7 @@ def _member(
         target = Path(folder) / "member"
         try:
             _copy_bounded(archive, member, target, min(limits.member_bytes, member.file_size))
-        except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError) as error:
+        except _DAMAGED as error:
             yield Skipped(inner, f"cannot be unpacked: {error}")
             return
         yield from _guarded(target, inner, tools, limits, depth + 1)

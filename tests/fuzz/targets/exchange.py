@@ -1,0 +1,48 @@
+"""The gate's side of the channel: whatever a worker writes, in whatever pieces, ends in replies or a named error."""
+
+from __future__ import annotations
+
+import selectors
+import socket
+from collections.abc import Iterator
+
+from validator.run.channel import Array, Kind, ProtocolError, Result, pack_frame
+from validator.run.sandbox import Outcome, Reply, _Exchange, _result
+
+MODULES = ("validator.run.sandbox", "validator.run.channel")
+_NONCES = (7, 8)
+
+
+def seeds() -> Iterator[bytes]:
+    result = Result((bytes(4),), (Array(1, (1,), (4,), 0, 4),), (bytes(4),)).pack()
+    good = [b"".join(map(bytes, pack_frame(Kind.RESULT, nonce, result))) for nonce in _NONCES]
+    error = b"".join(map(bytes, pack_frame(Kind.ERROR, 7, [b"ValueError: \x1b[2J\xff"])))
+    memory = b"".join(map(bytes, pack_frame(Kind.MEMORY, 8, [b""])))
+    yield from (b"\x05" + good[0] + good[1], b"\x80" + error + good[1], b"\x01" + good[0] + memory, b"\x40" + good[1])
+
+
+def one(data: bytes) -> None:
+    """The first byte says how large the pieces are."""
+    piece = (data[0] if data else 0) + 1
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.setblocking(False)
+        exchange = _Exchange(ours, [b"asked"], Kind.RESULT, _NONCES, 1 << 16)
+        rest, done = data[1 : 1 + (1 << 14)], False
+        try:
+            while not done and rest:
+                theirs.sendall(rest[:piece])
+                rest = rest[piece:]
+                done = exchange.step(selectors.EVENT_READ | selectors.EVENT_WRITE)
+            theirs.shutdown(socket.SHUT_WR)
+            for _ in range(4):
+                done = done or exchange.step(selectors.EVENT_READ)
+        except (ProtocolError, EOFError):
+            return
+        assert done
+        assert len(exchange.replies) == len(_NONCES)
+        for reply in exchange.replies:
+            judged = _result(reply, (4,))
+            assert isinstance(judged, Reply)
+            assert (judged.result is not None) == (judged.outcome is Outcome.OK)
+            assert judged.outcome in (Outcome.OK, Outcome.ERROR, Outcome.MEMORY, Outcome.PROTOCOL)

@@ -1,0 +1,45 @@
+"""Stored cases: one that fits its contract can be built, any other is a `DifferentialError` or outside."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator
+from functools import cache
+
+from tests.fuzz.targets.common import FIXTURES, told
+from validator.differential.cases import build, case_text, cases, load_case
+from validator.differential.corpus import fits, split
+from validator.differential.errors import DifferentialError
+from validator.manifest.contract import KernelContract
+
+MODULES = ("validator.differential.cases", "validator.differential.corpus", "validator.differential.shapes",
+           "validator.differential.inputs")  # fmt: skip
+
+
+@cache
+def _contracts() -> dict[str, KernelContract]:
+    tables = tomllib.loads((FIXTURES / "differential" / "contracts.toml").read_text())["kernels"]
+    return {table["match"]: KernelContract.model_validate(table) for table in tables}
+
+
+def seeds() -> Iterator[bytes]:
+    for contract in _contracts().values():
+        yield from (case_text(case).encode() for case in cases(contract, 1, 6)[::5])
+
+
+def one(data: bytes) -> None:
+    try:
+        case = load_case(data.decode("utf-8", "replace"), "fuzz.json")
+    except DifferentialError as error:
+        told(error, where=False)
+        return
+    assert len(case.id) == 12
+    assert case.words()
+    contract = _contracts().get(case.kernel)
+    if contract is None:
+        return
+    allowed, outside = split(contract, [case])
+    assert len(allowed) + len(outside) == 1
+    if fits(contract, case):
+        build(contract, case)
+        assert load_case(case_text(case), "again").id == case.id
