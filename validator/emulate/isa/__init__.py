@@ -7,7 +7,19 @@ Bits are exact where the ISA defines them; approximate functions and `mma` are w
 with an H200: `fixtures/gpu/vectors/`.
 """
 
+from validator.emulate.isa.matrix import MatrixCopy, matrix_copy
 from validator.emulate.isa.model import Array, Op, RegType, WarpOp
-from validator.emulate.isa.registry import lookup
+from validator.emulate.isa.registry import lookup, lookup_warp
+from validator.emulate.isa.warp import shuffle_lanes
 
-__all__ = ["Array", "Op", "RegType", "WarpOp", "lookup"]
+__all__ = [
+    "Array",
+    "MatrixCopy",
+    "Op",
+    "RegType",
+    "WarpOp",
+    "lookup",
+    "lookup_warp",
+    "matrix_copy",
+    "shuffle_lanes",
+]
