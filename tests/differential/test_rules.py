@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from validator.differential.device import candidate_of
 from validator.differential.faults import FaultKind
 from validator.differential.rules import BY_FAULT, RULES
 from validator.differential.settle import Demands, settle
@@ -46,5 +47,8 @@ def test_a_tolerance_that_is_too_wide_or_blind(rule: str, side: str, under_toler
     contract, result = under_tolerance(pair["kernel"], pair["candidate"], pair[side])
     assert result.of("failed") == []
     _, beforehand = granted(contract, DifferentialPolicy(), "rfcs/x.toml")
-    found = {finding.rule for finding in settle(contract, result, Demands(1), findings=beforehand).findings}
+    found = {
+        finding.rule
+        for finding in settle(contract, result, Demands(1), candidate_of(contract), findings=beforehand).findings
+    }
     assert (rule in found) is (side == "bad")

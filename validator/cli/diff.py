@@ -41,6 +41,7 @@ _DEVICE = click.option(
 @click.option("--cases", "count", type=click.IntRange(0, 100_000), default=100, show_default=True, help="Random ones.")
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), help="Root of every random choice. [default: random]")
 @click.option("--corpus", metavar="DIR", help="Stored cases, tried first; what fails is added to it.")
+@click.option("--journal", metavar="DIR", help="Keep every finished case there, and take up an earlier run's.")
 @click.option("--format", "format_", type=click.Choice(("text", "json")), default="text", show_default=True)
 @click.option("-q", "--quiet", is_flag=True, help="No progress.")
 def diff(
@@ -52,6 +53,7 @@ def diff(
     count: int,
     seed: int | None,
     corpus: str | None,
+    journal: str | None,
     format_: str,
     quiet: bool,
 ) -> int:
@@ -60,9 +62,9 @@ def diff(
     Exit codes: 0 pass, 1 fail or unproven, 2 could not run, 130 interrupted.
     """
     import json
-    import secrets
 
     from validator.cli.output import Progress, emit
+    from validator.cli.seeds import chosen_seed
     from validator.differential.corpus import store_case, stored_cases
     from validator.differential.device import Device
     from validator.differential.document import diff_document, verdict_of
@@ -71,7 +73,7 @@ def diff(
 
     contracts = _contracts(manifest, glob)
     first = stored_cases(Path(corpus)) if corpus else ()
-    seed = secrets.randbits(32) if seed is None else seed
+    seed, kept = chosen_seed(seed, journal)
     progress = Progress(quiet=quiet)
 
     def keep(failed: CaseResult, simpler: CaseResult | None) -> None:
@@ -90,6 +92,7 @@ def diff(
                 trusted=base is not None,
                 keep=keep,
                 device=Device(device),
+                journal=kept,
             )
     finally:
         progress.close()

@@ -26,7 +26,7 @@ Mutant = str
 
 def mutants(runner: Runner, inputs: Inputs) -> Iterator[tuple[Mutant, Inputs]]:
     """Every mutant that makes sense for these arguments, with the inputs that stand for it."""
-    for name, (role, values) in runner.contract.values.items():
+    for name, (role, values) in runner.stock.values.items():
         value = inputs.get(name)
         if role in (Role.OUTPUT, Role.WORKSPACE, Role.INDEX, Role.FLAG, Role.MAILBOX):
             continue
@@ -62,7 +62,8 @@ class Visibility:
 
     def __init__(self, runner: Runner, budget: int = 400) -> None:
         self._runner = runner
-        self._budget = budget
+        self.budget = budget
+        """Mutants that may still be judged."""
         self.tried: set[Mutant] = set()
         self.visible: set[Mutant] = set()
 
@@ -72,8 +73,8 @@ class Visibility:
         waiting: dict[Mutant, Inputs] = {}
         for mutant, wrong in mutants(self._runner, inputs):
             self.tried.add(mutant)
-            if mutant not in self.visible and self._budget > 0:
-                self._budget -= 1
+            if mutant not in self.visible and self.budget > 0:
+                self.budget -= 1
                 waiting[mutant] = wrong
             if sum(_bytes(w) for w in waiting.values()) > _WAITING:
                 self._judge(case, inputs, waiting, expected)

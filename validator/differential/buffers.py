@@ -10,6 +10,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -41,9 +42,10 @@ class Placed:
     def lengths(self) -> tuple[int, ...]:
         return tuple(len(a) for a in self.arenas)
 
-    def call(self, first_slot: int, *, keep: bool = False) -> Call:
-        """The call, with its arenas in consecutive slots."""
-        return Call(tuple((first_slot + i, a) for i, a in enumerate(self.arenas)), self.args, keep)
+    def call(self, first_slot: int, *, keep: bool = False, more: Iterable[int] = ()) -> Call:
+        """The call, with its arenas in consecutive slots. `more`: numbers after the arguments."""
+        args = (*self.args, *(_scalar(number) for number in more))
+        return Call(tuple((first_slot + i, a) for i, a in enumerate(self.arenas)), args, keep)
 
     def view(self, name: str, arenas: tuple[Any, ...]) -> Array:
         """An argument's elements in these arenas (those sent, or those that came back)."""
@@ -127,8 +129,13 @@ def place(
     layouts: Mapping[str, str] | None = None,
     aliases: Mapping[str, str] | None = None,
     pattern: int = PATTERNS[0],
+    steps: Mapping[str, tuple[str, int]] = MappingProxyType({}),
 ) -> Placed:
-    """Lay out the arguments. `aliases`: argument → argument whose memory it shares."""
+    """Lay out the arguments.
+
+    `aliases`: argument → argument whose memory it shares; `steps`: number → (array, axis), the elements between two
+    positions there, whatever the number was.
+    """
     layouts, aliases = layouts or {}, aliases or {}
     arenas: list[bytearray] = []
     views: dict[str, tuple[int, Descriptor]] = {}
@@ -149,6 +156,11 @@ def place(
         views[name] = (len(arenas), array)
         arenas.append(arena)
         args.append(array)
+    for at, name in enumerate(inputs):
+        if name in steps:
+            owner, axis = steps[name]
+            seen = views[owner][1]
+            args[at] = _scalar(seen.strides[axis] // _dtype(seen.dtype).itemsize)
     return Placed(tuple(arenas), views, tuple(args))
 
 

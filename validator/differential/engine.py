@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from validator.differential.closeness import baseline_error, error_of
 from validator.differential.controls import controls
 from validator.differential.device import NotRunHere
 from validator.differential.faults import Fault, FaultKind
+from validator.differential.journal import Finished, Journal
 from validator.differential.judge import Expected
 from validator.differential.plans import attributed, differing, follow
 from validator.differential.results import CaseResult, KernelResult
@@ -44,12 +45,14 @@ def run_kernel(
     progress: Callable[[str], None] = lambda _: None,
     enough: Callable[[CaseResult], bool] = lambda _: False,
     keep: Keep = lambda failed, simpler: None,
+    journal: Journal | None = None,
 ) -> KernelResult:
     """Run all cases of a contract, or those up to the first result that is `enough`.
 
     `first`: stored cases that are tried before the others. `keep` gets each kind of failure as soon as there is one.
+    `journal`: what an earlier run of the same finished is not run again.
     """
-    return run_cases(runner, planned_cases(runner.contract, seed, count, first), progress, enough, keep)
+    return run_cases(runner, planned_cases(runner.contract, seed, count, first), progress, enough, keep, journal)
 
 
 def planned_cases(contract: KernelContract, seed: int, count: int, first: tuple[Case, ...] = ()) -> tuple[Case, ...]:
@@ -63,6 +66,7 @@ def run_cases(
     progress: Callable[[str], None] = lambda _: None,
     enough: Callable[[CaseResult], bool] = lambda _: False,
     keep: Keep = lambda failed, simpler: None,
+    journal: Journal | None = None,
 ) -> KernelResult:
     """Run exactly these cases, or those up to the first result that is `enough`.
 
@@ -71,25 +75,28 @@ def run_cases(
     """
     if (started := runner.candidate.start()).outcome is Outcome.ABSENT:
         raise NotRunHere(started.detail.partition(": ")[2])
+    journal = Journal() if journal is None else journal
     result = KernelResult(planned)
-    other: dict[tuple[tuple[str, int], ...], Outputs] = {}
-    tolerance = Visibility(runner)
+    others, tolerance = _Others(runner), Visibility(runner)
     for index, case in enumerate(planned):
-        done = run_case(runner, case, other.get(case.dims))
-        result.results.append(done.result)
-        if done.expected is not None and done.inputs is not None:
-            other[case.dims] = {name: want.native for name, want in done.expected.items()}
-            if done.result.status == "passed":
-                tolerance.look(case, done.inputs, done.expected)
-        if done.result.faults and len(result.shrunk) < _SHRUNK:
-            kinds = {f.kind for r in result.shrunk.values() for f in r.faults}
-            if not kinds.issuperset(f.kind for f in done.result.faults):
-                keep(done.result, None)
-                result.shrunk[case.id] = shrink(runner, done.result)
-                keep(done.result, result.shrunk[case.id])
+        finished = journal.get(case.id)
+        if finished is None:
+            finished = _finish(runner, case, others, tolerance)
+            journal.add(finished)
+        else:
+            _take_up(finished, runner, others, tolerance)
+        result.results.append(finished.result)
+        if _is_news(finished.result, result):
+            keep(finished.result, None)
+            if finished.shrunk is None:
+                simpler = shrink(runner, finished.result)
+                finished = replace(finished, shrunk=simpler, calls=runner.calls, attributed=runner.attributed)
+                journal.add(finished)
+            result.shrunk[case.id] = simpler = finished.shrunk or finished.result
+            keep(finished.result, simpler)
         if index % 50 == 49:
             progress(f"{runner.contract.match}: {index + 1} of {len(planned)} cases")
-        if enough(done.result) or _hopeless(result):
+        if enough(finished.result) or _hopeless(result):
             break
     last = [r.case for r in result.of("passed")[-5:]]
     result.sound = not last or any(refuses_nothing_done(runner, case) for case in reversed(last))
@@ -97,6 +104,65 @@ def run_cases(
     result.calls, result.wide = runner.calls, runner.wide
     result.enforced, result.bound = dict(runner.candidate.enforced), runner.candidate.bound
     return result
+
+
+class _Others:
+    """Right results of the last case of each size: what the control `other-case` hands in."""
+
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
+        self._known: dict[tuple[tuple[str, int], ...], Outputs | Case] = {}
+
+    def of(self, case: Case) -> Outputs | None:
+        """Made again where only a journal knows that there was such a case."""
+        found = self._known.get(case.dims)
+        if isinstance(found, Case):
+            expected = self._runner.expect(found, self._runner.build(found))
+            found = self._known[case.dims] = _right(expected)
+        return found
+
+    def put(self, case: Case, right: Outputs | None = None) -> None:
+        """`right`: its right results; None: they are not at hand."""
+        self._known[case.dims] = case if right is None else right
+
+
+def _right(expected: Mapping[str, Expected]) -> Outputs:
+    return {name: want.native for name, want in expected.items()}
+
+
+def _finish(runner: Runner, case: Case, others: _Others, tolerance: Visibility) -> Finished:
+    """Run one case, and look with it for mistakes that nothing has shown yet."""
+    tried, visible = set(tolerance.tried), set(tolerance.visible)
+    done = run_case(runner, case, others.of(case))
+    if done.expected is not None and done.inputs is not None:
+        others.put(case, _right(done.expected))
+        if done.result.status == "passed":
+            tolerance.look(case, done.inputs, done.expected)
+    return Finished(
+        done.result,
+        runner.calls,
+        runner.attributed,
+        runner.wide,
+        tuple(sorted(tolerance.tried - tried)),
+        tuple(sorted(tolerance.visible - visible)),
+        tolerance.budget,
+    )
+
+
+def _take_up(finished: Finished, runner: Runner, others: _Others, tolerance: Visibility) -> None:
+    """Leave everything as it was after this case."""
+    if not finished.result.unusable:
+        others.put(finished.result.case)
+    runner.calls, runner.attributed, runner.wide = finished.calls, finished.attributed, finished.wide
+    tolerance.tried.update(finished.tried)
+    tolerance.visible.update(finished.visible)
+    tolerance.budget = finished.budget
+
+
+def _is_news(failed: CaseResult, result: KernelResult) -> bool:
+    """Whether it shows a kind of fault that no shrunk case shows yet."""
+    known = {f.kind for r in result.shrunk.values() for f in r.faults}
+    return len(result.shrunk) < _SHRUNK and not known.issuperset(f.kind for f in failed.faults)
 
 
 _NOTHING = "def run(*arguments):\n    pass\n"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from validator.differential.device import Candidate, Device, candidate_of
 from validator.differential.errors import DifferentialError
 from validator.differential.runner import Runner
 from validator.manifest.contract import KernelContract
@@ -21,22 +22,25 @@ class Trees:
 
     head: Path
     base: Path
+    artifacts: Path | None = None
+    """Root of the head tree, from where compiled artifacts are named; None: `head` is it."""
 
     def below(self, root: str) -> Trees:
         """The same trees, from a folder in them on."""
-        return Trees(self.head / root, self.base / root)
+        return Trees(self.head / root, self.base / root, self.artifacts or self.head)
 
 
 @contextmanager
-def runner_for(contract: KernelContract, trees: Trees, limits: Limits | None = None) -> Iterator[Runner]:
-    """The processes of one contract, ended when the block ends."""
-    if contract.candidate is None or contract.reference is None:
-        raise DifferentialError(f"{contract.match}: needs `candidate` and `reference`")
+def runner_for(
+    contract: KernelContract, trees: Trees, limits: Limits | None = None, device: Device = Device.CPU
+) -> Iterator[Runner]:
+    """The processes of one contract on a device, ended when the block ends. Raises `DifferentialError`."""
+    if contract.reference is None:
+        raise DifferentialError(f"{contract.match}: needs a `reference`")
+    chosen = candidate_of(contract, device)
     limits = limits or Limits()
-    trusted = tuple(t for t in (contract.reference, contract.baseline) if t is not None)
-    forbidden = tuple(t for t in trusted if t != contract.candidate)
     with ExitStack() as stack:
-        candidate = stack.enter_context(Worker(contract.candidate, trees.head, limits, forbidden))
+        candidate = stack.enter_context(_worker(chosen, contract, trees, limits))
         reference = stack.enter_context(Worker(contract.reference, trees.base, limits))
         baseline = reference
         if contract.baseline is not None:
@@ -46,4 +50,13 @@ def runner_for(contract: KernelContract, trees: Trees, limits: Limits | None = N
             checker = stack.enter_context(Worker(contract.tolerance.checker, trees.base, limits))
         if contract.generator is not None:
             generator = stack.enter_context(Worker(contract.generator, trees.base, limits))
-        yield Runner(contract, candidate, reference, baseline, checker, generator)
+        yield Runner(chosen, contract, candidate, reference, baseline, checker, generator)
+
+
+def _worker(chosen: Candidate, contract: KernelContract, trees: Trees, limits: Limits) -> Worker:
+    """The candidate's process. What it is compared with raises there, where there is Python to call it from."""
+    tree = (trees.artifacts or trees.head) if chosen.compiled else trees.head
+    trusted = () if chosen.compiled else (contract.reference, contract.baseline)
+    forbidden = tuple(t for t in trusted if t is not None and t != chosen.target)
+    allowed = replace(limits, wall=limits.wall * chosen.patience, start=limits.start * 2)
+    return Worker(chosen.target, tree, allowed, forbidden, chosen.adapter, chosen.options)

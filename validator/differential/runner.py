@@ -6,6 +6,7 @@ import math
 import secrets
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
 from typing import Any
 
@@ -13,6 +14,7 @@ import numpy as np
 
 from validator.differential.buffers import PATTERNS, Placed, code_of, place, poisoned
 from validator.differential.cases import Case, Inputs, build, float_arguments, is_written, judged_arguments
+from validator.differential.device import Candidate, Device, NotRunHere, launch_of
 from validator.differential.errors import DifferentialError
 from validator.differential.faults import Fault, FaultKind
 from validator.differential.judge import Expected, Spread, accepts, judge
@@ -60,7 +62,10 @@ class Played:
 class Runner:
     """The candidate and the reference of one kernel, each in processes of their own."""
 
-    contract: KernelContract
+    chosen: Candidate
+    """What the candidate is and where it runs."""
+    stock: KernelContract
+    """The contract as the trusted callables see it."""
     candidate: Worker
     reference: Worker
     baseline: Worker
@@ -74,6 +79,17 @@ class Runner:
     calls: int = 0
     attributed: int = 0
     """Failures for which a new process was started to find out why."""
+
+    @property
+    def contract(self) -> KernelContract:
+        """The contract as the candidate sees it: a compiled kernel takes more arguments, and returns none."""
+        return self.chosen.contract
+
+    @cached_property
+    def _steps(self) -> dict[str, tuple[str, int]]:
+        """By-value argument → (array, axis) whose stride it tells the kernel."""
+        told = {n: str(v.stride).rpartition(".") for n, (_, v) in self.contract.values.items() if v.stride is not None}
+        return {name: (array, int(axis)) for name, (array, _, axis) in told.items()}
 
     def aliases(self, case: Case) -> dict[str, str]:
         """Argument → argument whose memory it shares in this case."""
@@ -133,11 +149,16 @@ class Runner:
         keep: bool = False,
     ) -> Played:
         """Call the candidate once and judge all of it. `which`: first or second poison and guard pattern."""
-        prepared, _ = self._prepared(inputs, which)
-        placed = place(prepared, dict(case.layouts), self.aliases(case), PATTERNS[which])
+        prepared, _ = self._prepared(self.contract, inputs, which)
+        placed = place(prepared, dict(case.layouts), self.aliases(case), PATTERNS[which], self._steps)
         nonce = secrets.randbits(63)
         self.calls += 1
-        reply = self.candidate.call(placed.call(slot, keep=keep), nonce)
+        launch = launch_of(self.contract, dict(case.dims)) if self.chosen.compiled else ()
+        reply = self.candidate.call(placed.call(slot, keep=keep, more=launch), nonce)
+        if reply.outcome is Outcome.ABSENT:
+            raise NotRunHere(reply.detail.partition(": ")[2][:1000])
+        if reply.outcome is Outcome.HANG and self.chosen.device is Device.PTX:
+            raise NotRunHere(f"running the PTX takes longer than allowed: {reply.detail}")
         if reply.result is None:
             return Played((_no_result(reply),), None, nonce, placed)
         outputs, faults = self.collected(case, placed, reply.result)
@@ -159,7 +180,7 @@ class Runner:
         if self.checker is None:
             return []
         # Outputs that only the result fills say nothing beforehand; the checker gets the inputs and the results.
-        given = {n: v for n, v in inputs.items() if self.contract.values[n][0] not in _FILLED}
+        given = {n: inputs[n] for n, (role, _) in self.stock.values.items() if role not in _FILLED}
         placed = place({**given, **{f"result {n}": outputs[n] for n in expected}})
         reply = self.checker.call(placed.call(0))
         if reply.outcome is Outcome.ERROR:
@@ -180,7 +201,7 @@ class Runner:
         numbers = {"seed": case.seed % (1 << 62), **dict(case.dims)}
         reply = self.generator.call(place(numbers).call(0))
         filled = [
-            n for n, v in inputs.items() if isinstance(v, np.ndarray) and self.contract.values[n][0] not in _FILLED
+            n for n, (r, _) in self.stock.values.items() if isinstance(inputs[n], np.ndarray) and r not in _FILLED
         ]
         if reply.result is None or len(reply.result.returns) != len(filled):
             raise ReferenceFailed(
@@ -252,13 +273,14 @@ class Runner:
                 faults.append(Fault(FaultKind.INPUT, name, text, {"bytes": count}))
         return faults
 
-    def _prepared(self, inputs: Inputs, which: int) -> tuple[Inputs, Outputs]:
+    @staticmethod
+    def _prepared(contract: KernelContract, inputs: Inputs, which: int) -> tuple[Inputs, Outputs]:
         """What is passed: outputs and workspaces poisoned, returned ones left out; and the poisoned ones."""
-        passed = {n: v for n, v in inputs.items() if n not in self.contract.returns}
+        passed = {n: inputs[n] for n in contract.values if n not in contract.returns}
         poison = {
             n: poisoned(v, which)
             for n, v in passed.items()
-            if self.contract.values[n][0] in _FILLED and isinstance(v, np.ndarray)
+            if contract.values[n][0] in _FILLED and isinstance(v, np.ndarray)
         }
         return {**passed, **poison}, poison
 
@@ -276,7 +298,7 @@ class Runner:
         """For each: where it lay, what the outputs held before, what came back; small ones in one exchange."""
         waiting: list[tuple[Placed, Outputs]] = []
         for inputs in several:
-            passed, poison = self._prepared(inputs, which)
+            passed, poison = self._prepared(self.stock, inputs, which)
             waiting.append((place(passed, None, aliases), poison))
             if sum(sum(placed.lengths) for placed, _ in waiting) > _AT_ONCE:
                 yield from self._exchanged(worker, waiting)
@@ -295,12 +317,12 @@ class Runner:
         """A trusted function's outputs; what it returns is taken as it is."""
         if reply.result is None:
             raise ReferenceFailed(f"{worker.target} gives no result: {reply.outcome} {reply.detail[:300]}")
-        declared, returned = self.contract.returns, reply.result.returns
+        declared, returned = self.stock.returns, reply.result.returns
         if declared and (len(declared) != len(returned) or any(array.form == 4 for array in returned)):
             raise ReferenceFailed(
                 f"{worker.target} does not return the {len(declared)} numpy arrays that the contract declares"
             )
-        names = (n for n in judged_arguments(self.contract) if n not in declared)
+        names = (n for n in judged_arguments(self.stock) if n not in declared)
         outputs = {n: placed.view(n, reply.result.arenas).copy() for n in names}
         for name, array, data in zip(declared, returned, reply.result.data, strict=bool(declared)):
             outputs[name] = np.frombuffer(data, _DTYPES[array.dtype]).reshape(array.shape).copy()

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from validator.differential.cases import Case
 from validator.differential.corpus import fits, split
 from validator.differential.device import Device
 from validator.differential.engine import Keep, run_case, run_kernel
 from validator.differential.errors import DifferentialError
+from validator.differential.journal import journal_of
 from validator.differential.processes import Trees, runner_for
 from validator.differential.results import CaseResult, KernelResult
 from validator.differential.settle import Demands, settle
@@ -35,18 +37,23 @@ def run_contracts(
     trusted: bool = True,
     keep: Keep = lambda failed, simpler: None,
     device: Device = Device.CPU,
+    journal: Path | None = None,
 ) -> list[Ran]:
     """Run every contract. `trusted`: the reference does not come from the candidate's own tree.
 
-    `keep` gets each kind of failure as soon as there is one, so that an interrupted run loses none.
+    `keep` gets each kind of failure as soon as there is one, so that an interrupted run loses none. `journal`: folder
+    that keeps every finished case; what an earlier run of the same finished is not run again.
     """
     ran: list[Ran] = []
     for contract in contracts:
         progress(f"{contract.match}: starting")
         try:
             mine, outside = split(contract, first)
-            with runner_for(contract, trees.below(contract.import_root), device=device) as runner:
-                result = run_kernel(runner, seed, count, mine, progress, keep=keep)
+            with (
+                runner_for(contract, trees.below(contract.import_root), device=device) as runner,
+                journal_of(journal, runner) as kept,
+            ):
+                result = run_kernel(runner, seed, count, mine, progress, keep=keep, journal=kept)
             stage = settle(contract, result, Demands(cases=1), runner.chosen, outside=outside)
             ran.append((contract, result, stage if trusted else _own_reference(stage)))
         except ValidatorError as error:

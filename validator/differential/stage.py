@@ -1,4 +1,4 @@
-"""The differential stage: one obligation per kernel that has a CPU callable, settled by running it.
+"""The differential stage: one obligation per kernel that can be run, settled by running it.
 
 What runs candidates is imported only where there is one to run: a change without kernels does not pay for it.
 """
@@ -16,7 +16,7 @@ from validator.verdict.model import Evidence, Finding, Obligation, StageResult, 
 if TYPE_CHECKING:
     from validator.differential.processes import Trees
 
-__all__ = ["STATEMENT", "run", "unsettled"]
+__all__ = ["STATEMENT", "run", "told", "unsettled"]
 
 STATEMENT = "the CPU callable of every kernel agrees with its reference, on inputs that the contract allows"
 
@@ -35,8 +35,7 @@ def run(context: StageContext) -> StageResult:
         try:
             result = _kernel(context, contract, written)
         except ValidatorError as error:
-            reason = "could not be examined: " + "; ".join(map(str, error.problems))
-            result = StageResult((unsettled(contract, reason),))
+            result = StageResult((unsettled(contract, told(error)),))
         obligations += result.obligations
         evidence += result.evidence
         findings += result.findings
@@ -44,7 +43,7 @@ def run(context: StageContext) -> StageResult:
 
 
 def _kernel(context: StageContext, contract: KernelContract, written: dict[str, Trees]) -> StageResult:
-    if contract.candidate is None:
+    if not contract.runnable:
         return StageResult((unsettled(contract, "the manifest names no CPU callable (`candidate`), nothing was run"),))
     from validator.differential.examine import examine
 
@@ -61,6 +60,12 @@ def _no_kernels(context: StageContext) -> StageResult:
 
 def _alone(status: Status, reason: str) -> StageResult:
     return StageResult((Obligation("differential", STATEMENT, status, reason),))
+
+
+def told(error: ValidatorError) -> str:
+    """Why a kernel was not examined."""
+    text = "; ".join(map(str, error.problems))
+    return text if text.startswith("not run here") else f"could not be examined: {text}"
 
 
 def unsettled(contract: KernelContract, reason: str) -> Obligation:

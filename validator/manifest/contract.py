@@ -21,6 +21,7 @@ from validator.manifest.dims import Constraint, Membership, parse_constraint, pa
 __all__ = [
     "DTYPES",
     "Argument",
+    "Compiled",
     "ContractField",
     "DType",
     "Domain",
@@ -94,9 +95,10 @@ _DTYPE_ALIASES = {
 }  # fmt: skip
 DTYPES: tuple[str, ...] = DType.__args__  # type: ignore[attr-defined]
 
-Layout = Literal["contiguous", "strided", "transposed", "sliced", "offset"]
+Layout = Literal["contiguous", "strided", "transposed", "sliced", "offset", "distant"]
 """How an array may lie in memory: `strided` has gaps between rows, `transposed` swaps its last two axes in memory,
-`sliced` is the middle of a larger array, `offset` starts one element after an aligned address."""
+`sliced` is the middle of a larger array, `offset` starts one element after an aligned address, `distant` has so much
+between two positions along its first axis that offsets leave 32 bits (on a GPU; elsewhere it is contiguous)."""
 
 Callable_ = Annotated[str, BeforeValidator(lambda v: _reference(v) if isinstance(v, str) else v)]
 """`module:function`, importable from `import_root`."""
@@ -167,6 +169,10 @@ class Values(_Model):
     """A by-value argument's value: a number or an expression of dimensions. None: drawn from the domain."""
     model: bool = True
     """False: the CPU callable does not take this parameter (a descriptor, a stride, a semaphore)."""
+    stride: str | None = None
+    """`argument.axis`: a by-value argument that tells the kernel how many elements lie between two positions there."""
+    empty: Annotated[int, Field(ge=0, lt=1 << 32)] | None = None
+    """Of a mailbox: the 32-bit word that says "nothing here yet" (-0.0 is 0x80000000)."""
 
     @model_validator(mode="after")
     def _sizes_parse(self) -> Values:
@@ -219,6 +225,10 @@ class Argument(Values):
     """Name of the argument whose memory this one shares."""
     via: Literal["tensormap"] | None = None
     """`tensormap`: the parameter is a TMA descriptor (`__grid_constant__`), its memory is what the descriptor maps."""
+    box: tuple[int, ...] | None = None
+    """Of a descriptor: the sizes of one copy, outermost first like `shape`."""
+    swizzle: Literal[0, 32, 64, 128] = 0
+    """Of a descriptor: bytes of its swizzle pattern in shared memory."""
     scope: Literal["gpu", "sys"] | None = None
     """For a flag: how far away its writer may be."""
 
@@ -266,6 +276,23 @@ class Tolerance(_Model):
         return self
 
 
+class Compiled(_Model):
+    """`compiled`: the kernel itself, for devices that run PTX or machine code. `launch` says how it is launched."""
+
+    artifact: str
+    """Path from the repository's root in the head tree: a `.ptx`, or a `.cubin` where the device is a GPU."""
+    kernel: str
+    """Its name there, mangled where it is, or a glob that means it alone."""
+
+    @model_validator(mode="after")
+    def _inside(self) -> Compiled:
+        if self.artifact.startswith("/") or {"", ".", ".."} & set(self.artifact.split("/")):
+            raise ValueError(f"`artifact` {self.artifact!r} is not a path inside the tree")
+        if not re.fullmatch(r"[\w$.@?*]+", self.kernel):
+            raise ValueError(f"`kernel` {self.kernel!r} is not a name of a compiled kernel")
+        return self
+
+
 class KernelContract(_Model):
     """One `[[kernels]]` table."""
 
@@ -278,6 +305,12 @@ class KernelContract(_Model):
     """Ranges and constraints of the symbolic dimensions: `T in 0..512`, `H % 128 == 0`."""
     candidate: Callable_ | None = None
     """The CPU callable of the new path, `module:function` in the head tree, on numpy arrays."""
+    torch: Callable_ | None = None
+    """The new path as it is called, `module:function` in the head tree, on torch tensors (CPU or CUDA)."""
+    compiled: Compiled | None = None
+    """The compiled kernel of the new path: takes every parameter, those with `model = false` too."""
+    devices: Annotated[tuple[Literal["cpu", "ptx", "cuda"], ...], BeforeValidator(_tuple)] = ()
+    """Where `check` shall run it: a CPU callable, the compiled PTX on a CPU, a GPU. Empty: a CPU, if anything."""
     reference: Callable_ | None = None
     """What it must compute, `module:function` in the base tree; also given float64 inputs."""
     baseline: Callable_ | None = None
@@ -322,6 +355,23 @@ class KernelContract(_Model):
                 parts: tuple[Argument | ContractField, ...] = arg.fields or (arg,)
                 flat.update({part.name: (part.role, part) for part in parts if part.model})
         return flat
+
+    @property
+    def runnable(self) -> bool:
+        """Something of the new path can be run."""
+        return any(way is not None for way in (self.candidate, self.torch, self.compiled))
+
+    @cached_property
+    def as_compiled(self) -> KernelContract:
+        """The same contract as the compiled kernel sees it: every parameter, and nothing is returned."""
+        args = tuple(
+            a.model_copy(
+                update={"model": True, "fields": tuple(f.model_copy(update={"model": True}) for f in a.fields)}
+            )
+            for a in self.args
+        )
+        fields = {name: getattr(self, name) for name in type(self).model_fields}  # a copy would keep what is cached
+        return type(self).model_construct(**{**fields, "args": args, "returns": ()})
 
     def matches(self, *names: str) -> bool:
         """Whether any of the names (mangled, demangled) is meant by this table."""
@@ -370,6 +420,12 @@ def _bad_dims(contract: KernelContract) -> Iterator[str]:
         used |= dict.fromkeys(values.size_names, f"argument {arg!r}")
     used |= dict.fromkeys(contract.tiles, "tiles")
     used |= {contract.batch: "batch"} if contract.batch is not None else {}
+    if contract.compiled is not None:
+        for text in (t for t in (*(contract.launch.grid or ()), *(contract.launch.block or ())) if isinstance(t, str)):
+            try:
+                used |= dict.fromkeys(parse_expression(text).names, "launch")
+            except ValueError as error:
+                yield f"launch: {error}"
     for name in sorted(used.keys() - ranged):
         yield f"{used[name]}: dimension {name!r} has no range in `dims`{_nearest(name, ranged)}"
     for index, shape in enumerate(contract.production):
@@ -395,6 +451,10 @@ def _bad_names(contract: KernelContract) -> Iterator[str]:
                     yield f"argument {arg!r}: domain.{key} is {text!r}, but {target!r} has no axis {axis}"
         if (scales := value.domain.scales) is not None and scales not in values:
             yield f"argument {arg!r}: domain.scales names {scales!r}{_nearest(scales, values)}"
+    for stride in (p for a in contract.args for p in (a, *a.fields) if p.stride is not None):
+        target, _, axis = str(stride.stride).rpartition(".")
+        if target not in values or not axis.isdecimal() or int(axis) >= len(values[target][1].shape or ()):
+            yield f"argument {stride.name!r}: stride is {stride.stride!r}, expected `argument.axis` of an array"
     for name in contract.returns:
         if name not in values:
             yield f"returns: no argument {name!r}{_nearest(name, values)}"
@@ -406,12 +466,13 @@ def _bad_callables(contract: KernelContract) -> Iterator[str]:
     """A candidate without what is needed to judge it."""
     if contract.import_root.startswith("/") or ".." in contract.import_root.split("/"):
         yield f"`import_root` {contract.import_root!r} is not a folder inside the tree"
-    if contract.candidate is None:
+    if not contract.runnable:
         return
+    given = next(k for k in ("candidate", "torch", "compiled") if getattr(contract, k) is not None)
     if contract.reference is None:
-        yield "`candidate` needs a `reference` in the base tree"
+        yield f"`{given}` needs a `reference` in the base tree"
     if not contract.values:
-        yield "`candidate` needs `args`"
+        yield f"`{given}` needs `args`"
     for name, (role, value) in contract.values.items():
         if not value.dtype and role is not Role.SCALAR:
             yield f"argument {name!r}: needs `dtype` and `shape`, or `model = false` if the callable does not take it"

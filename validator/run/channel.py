@@ -58,7 +58,7 @@ class Kind(IntEnum):
     """Frame types."""
 
     LOAD = 1
-    """gate → worker: `module NUL function NUL forbidden NUL …` as UTF-8."""
+    """gate → worker: a JSON object, `{"adapter", "target", "options", "launches", "forbidden"}` (`adapters`)."""
     CALL = 2
     """gate → worker: a `Call`."""
     RECALL = 3
@@ -72,6 +72,8 @@ class Kind(IntEnum):
     """worker → gate: the callable raised; UTF-8 text."""
     MEMORY = 20
     """worker → gate: the callable ran out of memory; UTF-8 text."""
+    ABSENT = 21
+    """worker → gate: this machine or this adapter cannot run the callable; UTF-8 text."""
 
 
 @dataclass(frozen=True, slots=True)

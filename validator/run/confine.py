@@ -91,7 +91,7 @@ def _namespaces(libc: ctypes.CDLL) -> str:
 
 _LL_READ = 1 << 2 | 1 << 3
 _LL_EXECUTE = 1 << 0
-_LL_OF_A_FILE = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 14
+_LL_OF_A_FILE = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 14 | 1 << 15  # the last: ioctl on a device
 _LL_BY_ABI = ((1, 13), (2, 14), (3, 15), (5, 16))
 """Landlock ABI → number of file access rights it knows."""
 

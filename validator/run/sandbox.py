@@ -7,6 +7,7 @@ killed and the next question starts a fresh one.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import secrets
 import selectors
@@ -18,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from importlib.util import find_spec
@@ -27,6 +28,7 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from validator.errors import ValidatorError
+from validator.run.adapters import ADAPTERS, Adapter
 from validator.run.channel import (
     HEADER,
     Buffer,
@@ -44,8 +46,6 @@ __all__ = ["Limits", "Outcome", "Reply", "RunError", "Worker", "write_tree"]
 WORKER = Path(__file__).with_name("worker.py")
 _TRIES = 2
 """Starts that may fail one after another for a reason other than the source (killed, out of time)."""
-LIBRARIES = ("numpy", "ml_dtypes")
-"""What a callable may import besides the standard library and its own tree."""
 
 
 class RunError(ValidatorError):
@@ -73,6 +73,8 @@ class Outcome(StrEnum):
     """Ended without an answer."""
     UNLOADABLE = "unloadable"
     """The module or the function cannot be imported."""
+    ABSENT = "not-run-here"
+    """This machine or the adapter cannot run it; says nothing about the callable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +96,10 @@ class Limits:
     returned: int = 1 << 30
     """Bytes of one answer."""
 
-    def arguments(self) -> list[str]:
+    def arguments(self, adapter: Adapter) -> list[str]:
         """As the worker takes them. Processes are limited too: where it binds, a fork storm ends early."""
-        return [f"as={self.memory}", f"cpu={self.cpu}", f"fsize={self.file}", "core=0", "nofile=256", "nproc=512"]
+        memory = [] if adapter.gpu else [f"as={self.memory + adapter.reserve}"]
+        return [*memory, f"cpu={self.cpu}", f"fsize={self.file}", "core=0", "nofile=256", "nproc=512"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,17 +159,20 @@ def write_tree(tree: TreeReader, folder: Path, prefix: str = "", *, limit: int =
     return written
 
 
-def _libraries(folder: Path) -> None:
+def _libraries(folder: Path, adapter: Adapter) -> None:
     """A folder with links to the few packages that a callable may import, and to nothing else."""
     folder.mkdir()
-    for name in LIBRARIES:
+    for name in (*adapter.libraries, *adapter.optional):
         spec = find_spec(name)
-        if spec is None or spec.origin is None:
-            raise RunError(f"{name} is not installed")
-        package = Path(spec.origin).parent
-        for path in (package, package.with_name(f"{name}.libs")):
+        if spec is None:
+            if name in adapter.libraries:
+                raise RunError(f"{name} is not installed")
+            continue
+        places = spec.submodule_search_locations  # of a package without `__init__.py` too; None: one file
+        found = Path(next(iter(places)) if places is not None else spec.origin or "")
+        for path in (found, found.with_name(f"{name}.libs")):
             if path.exists():
-                (folder / path.name).symlink_to(path.resolve(), target_is_directory=True)
+                (folder / path.name).symlink_to(path.resolve(), target_is_directory=path.is_dir())
 
 
 def _environment(home: Path) -> dict[str, str]:
@@ -179,12 +185,16 @@ class Worker:
     """One callable in a process of its own. Starts on first use and again after it had to be ended."""
 
     target: str
-    """`module:function`."""
+    """`module:function`, or `path:kernel` for an adapter of compiled kernels."""
     tree: Path
-    """Folder it imports from."""
+    """Folder it is loaded from."""
     limits: Limits = field(default_factory=Limits)
     forbidden: tuple[str, ...] = ()
     """Functions that raise inside this worker: what the callable is compared with."""
+    adapter: Adapter = ADAPTERS["numpy"]
+    """How the callable is made out of the target."""
+    options: Mapping[str, str] = field(default_factory=dict)
+    """What the adapter is told besides."""
     enforced: dict[str, str] = field(default_factory=dict)
     """What confinement this machine gives ("yes", or "no: why"), known after the first start."""
     bound: tuple[str, ...] = ()
@@ -230,7 +240,7 @@ class Worker:
             return reply
         self.close()
         self._failures += 1
-        if reply.outcome is Outcome.UNLOADABLE or self._failures == _TRIES:
+        if reply.outcome in (Outcome.UNLOADABLE, Outcome.ABSENT) or self._failures == _TRIES:
             self._broken = reply  # the same source will not import the next time either
         return reply
 
@@ -252,11 +262,11 @@ class Worker:
         self._private = Path(tempfile.mkdtemp(prefix=secrets.token_hex(4)))
         home, libraries = self._private / "h", self._private / "l"
         home.mkdir()
-        _libraries(libraries)
+        _libraries(libraries, self.adapter)
         ours, theirs = socket.socketpair()
         command = [sys.executable, "-I", "-S", "-B", str(WORKER), str(theirs.fileno())]
         self._process = subprocess.Popen(
-            [*command, str(libraries), str(self.tree), str(home), *self.limits.arguments()],
+            [*command, str(libraries), str(self.tree), str(home), *self._settings()],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -277,12 +287,29 @@ class Worker:
         lines = ready.payload.decode("utf-8", "replace").splitlines()
         self.enforced = {k: v for k, _, v in (line.partition("=") for line in lines)}
         nonce = secrets.randbits(63)
-        text = "\0".join((self.target, *self.forbidden)).encode()
-        (loaded,) = self._exchange(pack_frame(Kind.LOAD, nonce, [text]), Kind.LOADED, [nonce], self.limits.start)
+        frame = pack_frame(Kind.LOAD, nonce, [self._order()])
+        (loaded,) = self._exchange(frame, Kind.LOADED, [nonce], self.limits.start)
         if loaded.outcome is Outcome.ERROR:
             return Reply(Outcome.UNLOADABLE, detail=loaded.detail)
         self.bound = tuple(filter(None, loaded.payload.decode("utf-8", "replace").split("\0")))
         return loaded
+
+    def _settings(self) -> list[str]:
+        """What the worker must see of the machine, and its limits."""
+        adapter = self.adapter
+        seen = [f"read={path}" for path in adapter.readable] + [f"write={path}" for path in adapter.open_files]
+        return [*seen, *self.limits.arguments(adapter)]
+
+    def _order(self) -> bytes:
+        """What the worker shall load, and how."""
+        order = {
+            "adapter": self.adapter.module,
+            "target": self.target,
+            "options": dict(self.options),
+            "launches": self.adapter.launches,
+            "forbidden": list(self.forbidden),
+        }
+        return json.dumps(order).encode()
 
     def _ask(self, kind: Kind, asked: Sequence[_Asked]) -> list[Reply]:
         reply = self.start()
@@ -291,7 +318,7 @@ class Worker:
         frames = [part for a in asked for part in pack_frame(kind, a.nonce, a.parts)]
         replies = self._exchange(frames, Kind.RESULT, [a.nonce for a in asked], self.limits.wall * len(asked))
         judged = [_result(reply, a.arenas) for reply, a in zip(replies, asked, strict=True)]
-        if any(reply.outcome not in (Outcome.OK, Outcome.ERROR) for reply in judged):
+        if any(reply.outcome not in (Outcome.OK, Outcome.ERROR, Outcome.ABSENT) for reply in judged):
             self.close()
         return judged
 
@@ -358,6 +385,8 @@ class Worker:
         return Reply(outcome, detail=f"ended by {name}")
 
 
+_ENDS = {Kind.ERROR: Outcome.ERROR, Kind.MEMORY: Outcome.MEMORY, Kind.ABSENT: Outcome.ABSENT}
+"""Answers that are no result, and what they mean."""
 _BY_SIGNAL: dict[int, Outcome] = {signal.SIGSYS: Outcome.FORBIDDEN, signal.SIGXCPU: Outcome.HANG}
 
 
@@ -429,7 +458,7 @@ class _Exchange:
     def _open(self) -> None:
         """The header is here: is it the answer to what was asked?"""
         kind, nonce, length = unpack_header(self._in)
-        if nonce != self._nonces[len(self.replies)] or kind not in (self._expected, Kind.ERROR, Kind.MEMORY):
+        if nonce != self._nonces[len(self.replies)] or kind not in (self._expected, *_ENDS):
             raise ProtocolError(f"sent {kind.name} where {self._expected.name} was due")
         if length > (self._limit if kind is self._expected else 1 << 16):
             raise ProtocolError(f"declares an answer of {length} bytes")
@@ -441,7 +470,7 @@ class _Exchange:
         if self._kind is self._expected:
             reply = Reply(Outcome.OK, payload=data)
         else:
-            outcome = Outcome.MEMORY if self._kind is Kind.MEMORY else Outcome.ERROR
-            reply = Reply(outcome, detail=data.decode("utf-8", "replace"))
+            assert self._kind is not None
+            reply = Reply(_ENDS[self._kind], detail=data.decode("utf-8", "replace"))
         self.replies.append(reply)
         self._kind, self._in, self._at = None, bytearray(HEADER.size), 0

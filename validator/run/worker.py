@@ -1,14 +1,17 @@
-"""The worker: a program that imports one untrusted callable and runs it on bytes that come through one descriptor.
+"""The worker: a program that loads one untrusted callable and runs it on bytes that come through one descriptor.
 
 Started as `python -I -S worker.py CONFIG…`; never imported by the gate. It knows no seed, no expected result, no
-list of cases and no clock. It confines itself, says what is in force, then imports the callable from its tree.
+list of cases and no clock. It confines itself, says what is in force, then has an adapter (`adapters`) load the
+callable from its tree.
 """
 
 from __future__ import annotations
 
 import ctypes
+import ctypes.util
 import importlib
 import importlib.util
+import json
 import mmap
 import os
 import socket
@@ -26,10 +29,10 @@ KEPT = 64
 """Calls whose buffers are kept for a later look."""
 
 
-def _sibling(name: str) -> ModuleType:
+def _sibling(*name: str) -> ModuleType:
     """A module beside this file; the isolated interpreter has no path to it."""
-    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), f"{name}.py")
-    spec = importlib.util.spec_from_file_location(f"_{name}", path)
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), *name) + ".py"
+    spec = importlib.util.spec_from_file_location("_".join(("", *name)), path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -77,6 +80,7 @@ class Worker:
         self.arenas = Arenas()
         self.kept: dict[int, tuple[list[memoryview], list[Any]]] = {}
         self.function: Any = None
+        self.launches = False
         self.dtypes: list[Any] = []
         self.numpy: Any = None
 
@@ -89,16 +93,18 @@ class Worker:
         while (frame := self._receive()) is not None:
             try:
                 if frame.kind == kinds.LOAD:
-                    parts, kind = self._load(bytes(frame.payload).decode()), kinds.LOADED
+                    parts, kind = self._load(**json.loads(bytes(frame.payload))), kinds.LOADED
                 elif frame.kind == kinds.CALL:
                     parts, kind = self._call(frame), kinds.RESULT
                 else:
                     (nonce,) = struct.unpack("<Q", frame.payload)
+                    getattr(self.function, "collect", bool)()  # buffers that are elsewhere (a device) come back first
                     parts, kind = self._pack(*self.kept[nonce]), kinds.RESULT
             except MemoryError as error:
                 parts, kind = [f"MemoryError: {error}".encode()[:4096]], kinds.MEMORY
             except BaseException as error:  # SystemExit and KeyboardInterrupt of the callable too
-                parts, kind = [self._describe(error)], kinds.ERROR
+                absent = type(error).__name__ == "NotRunHere"
+                parts, kind = [self._describe(error)], kinds.ABSENT if absent else kinds.ERROR
             self.send(kind, frame.nonce, parts)
 
     def _receive(self) -> Any:
@@ -126,7 +132,9 @@ class Worker:
             text = "an exception that cannot be shown"
         return text.encode("utf-8", "replace")[:4096]
 
-    def _load(self, text: str) -> list[bytes]:
+    def _load(
+        self, adapter: str, target: str, options: dict[str, str], launches: bool, forbidden: list[str]
+    ) -> list[bytes]:
         import ml_dtypes
         import numpy
 
@@ -135,11 +143,11 @@ class Worker:
             numpy.dtype(getattr(ml_dtypes, name) if hasattr(ml_dtypes, name) else name)
             for name in self.channel.DTYPE_NAMES
         ]
-        target, *forbidden = text.split("\0")
-        sys.path.append(self.tree)  # last: nothing in the tree can shadow the standard library or numpy
-        bound = [name for name in filter(None, forbidden) if self._forbid(name)]
-        module, _, name = target.partition(":")
-        self.function = getattr(importlib.import_module(module), name)
+        module = importlib.import_module(adapter) if "." in adapter else _sibling("adapters", adapter)
+        if not launches:  # last: nothing in the tree can shadow the standard library or numpy
+            sys.path.append(self.tree)
+        bound = [name for name in forbidden if self._forbid(name)]
+        self.function, self.launches = module.load(target, self.tree, options), launches
         return ["\0".join(bound).encode()]
 
     @staticmethod
@@ -163,13 +171,21 @@ class Worker:
         call = self.channel.Call.unpack(frame.payload)
         views = [self.arenas.put(slot, data) for slot, data in call.arenas]
         args = [self._argument(array, views) for array in call.args]
-        value = self.function(*args)
+        value = self.function(*args) if not self.launches else self._launch(args)
         returns = [] if value is None else list(value) if type(value) in (tuple, list) else [value]
         if call.keep:
             self.kept[frame.nonce] = (views, returns)
             while len(self.kept) > KEPT:
                 del self.kept[next(iter(self.kept))]
         return self._pack(views, returns)
+
+    def _launch(self, args: list[Any]) -> Any:
+        """The last ten numbers of a call of a compiled kernel are its launch."""
+        *args, gx, gy, gz, bx, by, bz, shared, cx, cy, cz = args
+        cluster = (cx, cy, cz) if cx else None
+        return self.function(
+            *args, launch={"grid": (gx, gy, gz), "block": (bx, by, bz), "shared": shared, "cluster": cluster}
+        )
 
     def _argument(self, array: Any, views: list[memoryview]) -> Any:
         if array.form:
@@ -201,16 +217,21 @@ class Worker:
 
 
 def main() -> None:
-    descriptor, libraries, tree, home, *limits = sys.argv[1:]
+    descriptor, libraries, tree, home, *settings = sys.argv[1:]
     sys.argv[:] = [""]
     channel, confinement = _sibling("channel"), _sibling("confine")
     connection = socket.socket(fileno=int(descriptor))
     sys.path.append(libraries)
     real = [os.path.realpath(os.path.join(libraries, name)) for name in os.listdir(libraries)]
-    readable = [libraries, tree, *real, *SYSTEM, *(p for p in sys.path if os.path.isdir(p))]
+    adapters = os.path.join(os.path.dirname(os.path.abspath(__file__)), "adapters")
+    readable = [libraries, tree, adapters, *real, *SYSTEM, *(p for p in sys.path if os.path.isdir(p))]
     readable += [os.path.join(sys.base_prefix, "lib")]
-    pairs = (limit.split("=") for limit in limits)
-    done = confinement.confine({k: int(v) for k, v in pairs}, readable, [home])
+    pairs = [(name, value) for name, _, value in (setting.partition("=") for setting in settings)]
+    readable += [value for name, value in pairs if name == "read"]
+    writable = [home, *(value for name, value in pairs if name == "write")]
+    limits = {name: int(value) for name, value in pairs if name not in ("read", "write")}
+    done = confinement.confine(limits, readable, writable)
+    ctypes.util.find_library = lambda name: None  # it would start ldconfig, which ends this process
     worker = Worker(channel, connection, tree)
     worker.send(channel.Kind.READY, 0, ["\n".join(f"{k}={v}" for k, v in done.items()).encode()])
     worker.serve()
