@@ -1,0 +1,181 @@
+"""Cells to outcomes: from what is known already, or by an executor; every cell exactly once.
+
+One code path whatever executes: an outcome is looked up in the stores, and what is not there is batched, run and kept.
+What a task does (raise, be wrong) is its outcome. What happens to the machine under it (a killed process, a lost node)
+is tried again, in smaller pieces, so that one cell that takes its worker with it costs no other its result.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from validator.scale.batch import Batch, Executor, Finished
+from validator.scale.budget import Budget
+from validator.scale.cell import Cell, Needs, Outcome, State, digest_of
+from validator.scale.shard import Shard
+from validator.scale.store import Store
+
+__all__ = ["Engine", "Watch"]
+
+Watch = Callable[[Outcome], None]
+"""Told of every outcome, as it comes."""
+
+_AT_ONCE = 0.25
+"""Seconds of work in a batch: much more than it costs to hand one out, little to lose with a node."""
+_MOST = 256
+"""Cells in a batch."""
+_BYTES = 8 << 20
+"""Of payload in a batch."""
+_TRIES = 3
+"""How often a cell may take its worker with it."""
+
+
+@dataclass
+class Engine:
+    """A `Work` over stores and an executor. Not for several threads."""
+
+    executor: Executor
+    known: Sequence[Store] = ()
+    """Asked in this order."""
+    keep_in: Sequence[Store] = ()
+    """What is done is kept in each."""
+    shard: Shard | None = None
+    """Only this part is run; what the stores know of the others is taken."""
+    budget: Budget = field(default_factory=Budget)
+    absent: Callable[[Cell], str] = lambda cell: ""
+    """Why a cell that no store knows is not to be run at all (merging shards); empty: run it."""
+    watch: Watch = lambda outcome: None
+
+    def __post_init__(self) -> None:
+        self._names: dict[Path, str] = {}
+        self._costs: dict[str, float | None] = {}
+        self._took: dict[str, tuple[int, float]] = {}
+        self._again: deque[Batch] = deque()
+
+    def keep(self, path: Path) -> str:
+        if path not in self._names:
+            self._names[path] = digest_of(path)
+            self.executor.place(self._names[path], path)
+        return self._names[path]
+
+    def run(self, cells: Iterable[Cell], total: int) -> Iterator[Outcome]:
+        try:
+            for outcome in self._outcomes(cells):
+                self.budget.used(outcome)
+                self.watch(outcome)
+                yield outcome
+        finally:
+            self._note_costs()
+
+    def seconds(self, cell: Cell) -> float:
+        """What a cell is thought to take: as measured in this run, in past runs, or as the stage says."""
+        runs, spent = self._took.get(cell.kind, (0, 0.0))
+        if runs:
+            return spent / runs
+        if cell.kind not in self._costs:
+            costs = (store.cost(cell.kind) for store in self.known)
+            self._costs[cell.kind] = next((cost for cost in costs if cost is not None), None)
+        measured = self._costs[cell.kind]
+        return cell.seconds if measured is None else measured
+
+    # -- inside ------------------------------------------------------------------------------------------------------
+
+    def _outcomes(self, cells: Iterable[Cell]) -> Iterator[Outcome]:
+        gathering: dict[Needs, _Gathered] = {}
+        for cell in cells:
+            settled = self._settled(cell)
+            if settled is not None:
+                yield settled
+                continue
+            gathered = gathering.setdefault(cell.needs, _Gathered())
+            if gathered.add(cell, self.seconds(cell)):
+                yield from self._hand_out(gathering.pop(cell.needs).batch())
+        for gathered in gathering.values():
+            yield from self._hand_out(gathered.batch())
+        while self.executor.busy or self._again:
+            yield from self._collect()
+
+    def _settled(self, cell: Cell) -> Outcome | None:
+        """The outcome of a cell that need not be run, or must not be."""
+        for store in self.known:
+            data = store.get(cell.key)
+            if data is not None:
+                self._keep(cell, data, besides=store)
+                return Outcome(cell, State.DONE, data, known=True)
+        if self.shard is not None and not self.shard.has(cell):
+            return Outcome(cell, State.ELSEWHERE, why=f"belongs to shard {Shard.of(cell, self.shard.count)}")
+        why = self.absent(cell)
+        return Outcome(cell, State.UNREACHED, why=why) if why else None
+
+    def _hand_out(self, batch: Batch) -> Iterator[Outcome]:
+        while not self.executor.room(batch.needs) or self._again:
+            yield from self._collect()
+        why = self.budget.spent(batch.needs)
+        if why:
+            yield from (Outcome(cell, State.UNREACHED, why=why) for cell in batch.cells)
+        else:
+            self.executor.submit(batch)
+
+    def _collect(self) -> Iterator[Outcome]:
+        """Whatever is done by now; what was lost is handed out again first."""
+        while self._again and self.executor.room(self._again[0].needs):
+            self.executor.submit(self._again.popleft())
+        for finished in self.executor.wait():
+            yield from self._taken(finished)
+
+    def _taken(self, finished: Finished) -> Iterator[Outcome]:
+        batch = finished.batch
+        if finished.ended is None:
+            yield from self._lost(batch, finished.why)
+            return
+        for cell, ended in zip(batch.cells, finished.ended, strict=True):
+            outcome = ended.of(cell)
+            runs, spent = self._took.get(cell.kind, (0, 0.0))
+            self._took[cell.kind] = (runs + 1, spent + outcome.seconds)
+            if outcome.state is State.DONE:
+                self._keep(cell, outcome.data)
+            yield outcome
+
+    def _lost(self, batch: Batch, why: str) -> Iterator[Outcome]:
+        """Halves, down to the one cell that does it; that one is tried a few times by itself."""
+        cells = batch.cells
+        if len(cells) > 1:
+            half = len(cells) // 2
+            self._again += [Batch(cells[:half]), Batch(cells[half:])]
+        elif batch.tries + 1 < _TRIES:
+            self._again.append(Batch(cells, batch.tries + 1, batch.seconds))
+        else:
+            yield Outcome(cells[0], State.LOST, why=f"{why} ({_TRIES} times)")
+
+    def _keep(self, cell: Cell, data: bytes, besides: Store | None = None) -> None:
+        for store in self.keep_in:
+            if store is not besides:
+                store.put(cell.key, data)
+
+    def _note_costs(self) -> None:
+        took, self._took = self._took, {}
+        for kind, (runs, spent) in took.items():
+            for store in self.keep_in:
+                store.spent(kind, runs, spent)
+
+
+@dataclass
+class _Gathered:
+    """Cells that will be a batch."""
+
+    cells: list[Cell] = field(default_factory=list)
+    seconds: float = 0.0
+    bytes: int = 0
+
+    def add(self, cell: Cell, seconds: float) -> bool:
+        """Whether that is enough for a batch."""
+        self.cells.append(cell)
+        self.seconds += seconds
+        self.bytes += len(cell.payload)
+        return self.seconds >= _AT_ONCE or len(self.cells) >= _MOST or self.bytes >= _BYTES
+
+    def batch(self) -> Batch:
+        return Batch(tuple(self.cells), seconds=self.seconds)
