@@ -40,6 +40,8 @@ class StageContext:
     """Takes one plain line of progress."""
     manifest_path: str | None = None
     """Path of the manifest in the head tree, as asked for with `--rfc`; None: whichever the change brings."""
+    journal: Path | None = None
+    """Folder that keeps every finished case of every kernel, for a later run to take up; None: nothing is kept."""
 
 
 class Stage(Protocol):

@@ -21,6 +21,7 @@ __all__ = ["check"]
 @click.option("--output", "outputs", multiple=True, metavar="FORMAT=PATH", help="Also write a file; repeatable.")
 @click.option("--bundle", metavar="DIR", help="Also write the bundle: result, inputs and digests in one folder.")
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), help="Root of every random choice. [default: random]")
+@click.option("--journal", metavar="DIR", help="Keep every finished case there, and take up an earlier run's.")
 @click.option("--quiet", is_flag=True, help="No progress, and no report on stdout but the verdict.")
 def check(
     base: str,
@@ -32,6 +33,7 @@ def check(
     outputs: tuple[str, ...],
     bundle: str | None,
     seed: int | None,
+    journal: str | None,
     quiet: bool,
 ) -> int:
     """Judge the change from --base to --head.
@@ -39,9 +41,9 @@ def check(
     Exit codes: 0 pass, 1 fail or unproven, 2 could not run, 130 interrupted.
     """
     import os
-    import secrets
 
     from validator.cli.output import Progress, emit, parse_outputs, write_outputs
+    from validator.cli.seeds import chosen_seed
     from validator.pipeline import Options
     from validator.pipeline import check as run_check
     from validator.report.formats import render
@@ -50,7 +52,8 @@ def check(
     files = parse_outputs(outputs, FORMATS)
     if bundle:
         check_target(Path(bundle))
-    options = Options(Path(repo), base, head, rfc, policies, secrets.randbits(32) if seed is None else seed)
+    root, kept = chosen_seed(seed, journal)
+    options = Options(Path(repo), base, head, rfc, policies, root, kept)
     progress = Progress(quiet=quiet)
     try:
         result = run_check(options, progress=progress, debug=bool(os.environ.get("VALIDATOR_DEBUG")))

@@ -61,6 +61,7 @@ def check(
             workdir=Path(workdir),
             progress=progress,
             manifest_path=options.rfc,
+            journal=options.journal,
         )
         combined = _run(STAGES if stages is None else stages, context, debug)
     judged, uses = _waive(as_policy_asks(combined, inputs.policy), inputs, started)

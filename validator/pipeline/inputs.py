@@ -39,6 +39,8 @@ class Options:
     policies: str | None = None
     """Revision or folder that holds the policy; None: the base."""
     seed: int = 0
+    journal: Path | None = None
+    """Folder that keeps every finished differential case, for a later run of the same to take up."""
 
 
 @dataclass(frozen=True, slots=True)
