@@ -8,7 +8,7 @@ from validator.manifest.contract import Role
 from validator.ordering.program import Isa, Line, Parameter
 from validator.verdict.model import Finding, Status
 
-__all__ = ["AccessRow", "Audit", "KernelAudit", "ParamRef", "Skipped", "WaitRow"]
+__all__ = ["AccessRow", "Audit", "Excerpt", "KernelAudit", "ParamRef", "Skipped", "WaitRow"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +62,20 @@ class WaitRow:
 
 
 @dataclass(frozen=True, slots=True)
+class Excerpt:
+    """The code around a finding."""
+
+    finding: str
+    """Its id."""
+    at: str
+    """Where, in words."""
+    text: str
+    """Instructions in text order, one a line, each behind its offset or line."""
+    mark: int
+    """Which line is meant, from 0."""
+
+
+@dataclass(frozen=True, slots=True)
 class KernelAudit:
     """The audit of one kernel in one artifact."""
 
@@ -103,6 +117,8 @@ class KernelAudit:
     """Every path of every block passes a grid wait: the grid cannot complete before its predecessor has."""
     triggers_early: bool = False
     """A trigger can be reached before the wait: the successor may overlap with launches further back."""
+    excerpts: tuple[Excerpt, ...] = ()
+    """Of the first findings that decide something."""
 
 
 @dataclass(frozen=True, slots=True)
