@@ -10,7 +10,7 @@ from typing import Final
 from validator.isolation.offpath.constants import name_of
 from validator.isolation.offpath.facts import functions_of
 from validator.isolation.source import Sources
-from validator.isolation.syntax import nodes
+from validator.isolation.syntax import nodes, walk
 
 __all__ = ["Choice", "Hazard", "choices"]
 
@@ -91,14 +91,14 @@ def _conditions(module: ast.Module | None) -> Iterator[tuple[ast.expr, int]]:
 
 
 def _called(node: ast.AST) -> set[str]:
-    calls = (n for n in ast.walk(node) if isinstance(n, ast.Call))
+    calls = (n for n in walk(node) if isinstance(n, ast.Call))
     names = {name_of(c.func).split(".")[-1] or getattr(c.func, "attr", "") for c in calls}
     return names - {""}
 
 
 def _hazards(path: str, node: ast.AST, *, test: bool) -> Iterator[Hazard]:
-    tests = {id(n) for n in ast.walk(node)} if test else _in_tests(node)
-    for part in ast.walk(node):
+    tests = {id(n) for n in walk(node)} if test else _in_tests(node)
+    for part in walk(node):
         if isinstance(part, ast.Attribute) and part.attr in _RANK:
             yield Hazard(path, part.lineno, f"`{ast.unparse(part)[:80]}` differs from rank to rank", True)
         if not isinstance(part, ast.Call):
@@ -124,11 +124,11 @@ def _hazards(path: str, node: ast.AST, *, test: bool) -> Iterator[Hazard]:
 def _in_tests(node: ast.AST) -> set[int]:
     """Parts of conditions, of returned values and of `bool(…)`."""
     roots: list[ast.AST] = []
-    for part in ast.walk(node):
+    for part in walk(node):
         if isinstance(part, ast.If | ast.IfExp | ast.While):
             roots.append(part.test)
         elif isinstance(part, ast.Return) and part.value is not None:
             roots.append(part.value)
         elif isinstance(part, ast.Call) and name_of(part.func) in ("bool", "int", "float"):
             roots += part.args
-    return {id(n) for r in roots for n in ast.walk(r)}
+    return {id(n) for r in roots for n in walk(r)}

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from validator.isolation.offpath.constants import name_of
 from validator.isolation.offpath.purity import Purity
 from validator.isolation.source import Source
+from validator.isolation.syntax import walk
 
 __all__ = ["INERT_DECORATORS", "Effect", "import_effects"]
 
@@ -80,7 +81,7 @@ def _definition(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef, pur
 def _store(node: ast.Assign | ast.AugAssign | ast.AnnAssign | ast.Delete, pure: Purity) -> Iterator[Effect]:
     targets = node.targets if isinstance(node, ast.Assign | ast.Delete) else [node.target]
     # A plain name stores into the module itself; most targets are one, and need no walk.
-    for target in (t for whole in targets if not isinstance(whole, ast.Name) for t in ast.walk(whole)):
+    for target in (t for whole in targets if not isinstance(whole, ast.Name) for t in walk(whole)):
         if isinstance(target, ast.Attribute | ast.Subscript) and isinstance(target.ctx, ast.Store | ast.Del):
             yield Effect(node.lineno, f"sets `{ast.unparse(target)[:80]}`", True)
     value = None if isinstance(node, ast.Delete) else node.value

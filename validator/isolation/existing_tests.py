@@ -11,6 +11,7 @@ from validator.isolation.blast.imports import imports_of
 from validator.isolation.blast.radius import target_path
 from validator.isolation.offpath.constants import name_of
 from validator.isolation.source import Sources
+from validator.isolation.syntax import walk
 
 __all__ = ["Coverage", "coverage"]
 
@@ -52,7 +53,7 @@ def coverage(
 def _assertions(module: ast.Module | None) -> list[tuple[int, str]]:
     """(line, canonical text) of everything in a test that can make it fail by intent."""
     found = []
-    for node in ast.walk(module) if module else ():
+    for node in walk(module) if module else ():
         if isinstance(node, ast.Assert):
             found.append((node.lineno, f"assert {ast.unparse(node.test)}"))
         elif isinstance(node, ast.Call):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from validator.isolation.offpath.constants import UNKNOWN, compare, name_of, value_of
-from validator.isolation.syntax import functions, nodes
+from validator.isolation.syntax import functions, nodes, walk
 from validator.manifest.model import ScopeDeclaration
 
 __all__ = ["Gap", "Guard", "gaps", "read_guards"]
@@ -141,7 +141,7 @@ def _skipped(module: ast.Module, called: frozenset[str]) -> set[int]:
     for function in functions(module):
         dead = function.name not in called and function.name != "__init__"
         predicate = _PREDICATE.match(function.name) is not None
-        found |= {id(n) for n in ast.walk(function) if dead or (isinstance(n, ast.Return) and not predicate)}
+        found |= {id(n) for n in walk(function) if dead or (isinstance(n, ast.Return) and not predicate)}
     return found
 
 

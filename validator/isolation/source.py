@@ -5,10 +5,11 @@ from __future__ import annotations
 import ast
 import io
 import re
+import sys
 import tokenize
 import warnings
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Set
 from dataclasses import dataclass
 
 from validator.change.model import FileKind, MissingFile, Tree, read_many
@@ -144,14 +145,23 @@ class Sources:
         self._words: dict[str, Words] = {}
         self._defined: dict[str, int] = {}
         self._properties: dict[str, tuple[str, ...]] | None = None
-        packages = {p.rsplit("/", 1)[0] for p in self.paths if p.endswith("/__init__.py")}
-        self._names = {path: _module_name(path, packages) for path in self.paths}
+        self._names = _module_names(self.paths, self._external)
         self._by_name: dict[str, str] = {}
         for path, name in self._names.items():
             self._by_name.setdefault(name, path)
 
     def __contains__(self, path: str) -> bool:
         return path in self.ids
+
+    def _external(self, name: str) -> bool:
+        """Whether the other side has no module of this name and imports one: a folder of that name deep in the tree
+        that comes later is not what it imports."""
+        if self.twin is None or any(n == name or n.startswith(f"{name}.") for n in self.twin.names()):
+            return False
+        if name in sys.stdlib_module_names:
+            return True
+        imported = re.compile(rb"^[ \t]*(?:import|from)[ \t]+" + re.escape(name.encode()) + rb"\b", re.M)
+        return any(imported.search(self.twin.data(path)) for path in self.twin.mentions(name))
 
     def data(self, path: str) -> bytes:
         """Bytes of a file; empty when it is too large to be read."""
@@ -257,11 +267,26 @@ class Sources:
         return ".".join([*package, *([node.module] if node.module else [])])
 
 
-def _module_name(path: str, packages: set[str]) -> str:
-    """Dotted name, counted from above the outermost folder that is a package (namespace packages inside it count)."""
-    folders = path.split("/")[:-1]
-    start = next((i for i in range(len(folders)) if "/".join(folders[: i + 1]) in packages), None)
-    if start is None:
-        start = 1 if folders and folders[0] in ("src", "python", "lib") else 0
-    parts = [*folders[start:], path.rsplit("/", 1)[-1].removesuffix(".py")]
-    return ".".join(parts[:-1] if parts[-1] == "__init__" and len(parts) > 1 else parts)
+def _module_names(paths: Iterable[str], external: Callable[[str], bool]) -> dict[str, str]:
+    """Path → dotted name, counted from above the outermost folder that is a package (namespace packages inside it
+    count). `external`: whether the name of such a package below other folders means something outside the tree."""
+    paths = tuple(paths)
+    packages = {p.rpartition("/")[0] for p in paths if p.endswith("/__init__.py")}
+    prefixes: dict[str, str] = {}
+    names: dict[str, str] = {}
+    for path in paths:
+        folder, _, file = path.rpartition("/")
+        if folder not in prefixes:
+            prefixes[folder] = _package_name(folder, packages, external)
+        name = file.removesuffix(".py")
+        whole = [prefixes[folder]] if name == "__init__" and prefixes[folder] else [prefixes[folder], name]
+        names[path] = ".".join(filter(None, whole))
+    return names
+
+
+def _package_name(folder: str, packages: Set[str], external: Callable[[str], bool]) -> str:
+    parts = folder.split("/") if folder else []
+    start = next((i for i in range(len(parts)) if "/".join(parts[: i + 1]) in packages), None)
+    if start is None or (start and external(parts[start])):
+        start = 1 if parts and parts[0] in ("src", "python", "lib") else 0
+    return ".".join(parts[start:])

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from validator.isolation.offpath.constants import UNKNOWN, constant, is_constant, name_of, value_of
 from validator.isolation.offpath.scopes import walk_scope
+from validator.isolation.offpath.signatures import default_of
 from validator.isolation.offpath.switch import SwitchSpec
-from validator.isolation.offpath.world import default_of
 from validator.isolation.source import Sources
 from validator.isolation.syntax import nodes
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import TypeVar
 
-__all__ = ["functions", "lower_new_syntax", "nodes", "parts"]
+__all__ = ["functions", "lower_new_syntax", "nodes", "parts", "walk"]
 
 _Node = TypeVar("_Node", bound=ast.AST)
 
@@ -53,6 +53,14 @@ def parts(node: ast.AST) -> list[ast.AST]:
         elif isinstance(value, ast.AST):
             found.append(value)
     return found
+
+
+def walk(node: ast.AST) -> Iterator[ast.AST]:
+    """What `ast.walk` gives, without operators and marks of loads and stores."""
+    todo = [node]
+    for one in todo:
+        yield one
+        todo += parts(one)
 
 
 @lru_cache(maxsize=256)

@@ -44,13 +44,21 @@ def build(sources: Sources) -> ImportGraph:
         for found in scan(sources.data(path)):
             (now if found.eager else later).update(resolve_targets(sources, path, found))
         eager[path], lazy[path] = frozenset(now), frozenset(later - now)
-    return ImportGraph(eager, lazy, {path: _packages(sources, path) for path in sources.paths})
+    return ImportGraph(eager, lazy, _parents(sources))
 
 
-def _packages(sources: Sources, path: str) -> tuple[str, ...]:
-    folders = path.split("/")[:-1]
-    candidates = ("/".join([*folders[:i], "__init__.py"]) for i in range(1, len(folders) + 1))
-    return tuple(p for p in candidates if p in sources and p != path)
+def _parents(sources: Sources) -> dict[str, tuple[str, ...]]:
+    """Path → `__init__.py` of the packages around it."""
+    packages: dict[str, tuple[str, ...]] = {}
+    found: dict[str, tuple[str, ...]] = {}
+    for path in sources.paths:
+        folder = path.rpartition("/")[0]
+        if folder not in packages:
+            parts = folder.split("/")
+            candidates = ("/".join([*parts[:i], "__init__.py"]) for i in range(1, len(parts) + 1))
+            packages[folder] = tuple(p for p in candidates if p in sources)
+        found[path] = tuple(p for p in packages[folder] if p != path)
+    return found
 
 
 def reach(graph: ImportGraph, targets: Iterable[str]) -> Reach:

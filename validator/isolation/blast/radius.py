@@ -13,7 +13,7 @@ from validator.isolation.blast.graph import ImportGraph, Reach, build, cycles, r
 from validator.isolation.blast.imports import Import, imports_of
 from validator.isolation.offpath.constants import name_of
 from validator.isolation.source import Sources
-from validator.isolation.syntax import functions, nodes
+from validator.isolation.syntax import functions, nodes, walk
 
 __all__ = ["Patch", "PrivateUse", "Radius", "measure"]
 
@@ -183,7 +183,7 @@ def _patches(sources: Sources, path: str, outside: Sequence[Import]) -> Iterator
 def _runs_later(module: ast.Module) -> set[int]:
     """Parts of functions, which run when these are called."""
     bodies = [statement for function in functions(module) for statement in function.body]
-    return {id(n) for part in [*bodies, *(f.body for f in nodes(module, ast.Lambda))] for n in ast.walk(part)}
+    return {id(n) for part in [*bodies, *(f.body for f in nodes(module, ast.Lambda))] for n in walk(part)}
 
 
 def _replaced_method(sources: Sources, node: ast.AST) -> str:

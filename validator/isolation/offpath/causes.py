@@ -8,11 +8,12 @@ from dataclasses import dataclass
 
 from validator.isolation.offpath.constants import is_constant, value_of
 from validator.isolation.offpath.facts import functions_of
-from validator.isolation.offpath.reduce import Place
+from validator.isolation.offpath.place import Place
 from validator.isolation.offpath.scopes import FunctionNode, Scope
 from validator.isolation.offpath.simplify import function_body
 from validator.isolation.offpath.world import World
 from validator.isolation.source import Sources
+from validator.isolation.syntax import walk
 
 __all__ = ["Cause", "causes"]
 
@@ -34,7 +35,7 @@ def causes(world: World, base: Sources, modules: Mapping[str, ast.Module]) -> It
         getattr(n.func, "attr", None) or getattr(n.func, "id", None)
         for p in modules
         for s in world.residual(p)
-        for n in ast.walk(s)
+        for n in walk(s)
         if isinstance(n, ast.Call)
     }
     for path, module in modules.items():
@@ -53,8 +54,8 @@ def causes(world: World, base: Sources, modules: Mapping[str, ast.Module]) -> It
 def _reads_switch(world: World, node: FunctionNode) -> bool:
     switch = world.form.switch
     words = {switch.name, switch.container} - {""}
-    names = {getattr(n, "attr", None) for n in ast.walk(node)} | {
-        n.value for n in ast.walk(node) if isinstance(n, ast.Constant) and isinstance(n.value, str)
+    names = {getattr(n, "attr", None) for n in walk(node)} | {
+        n.value for n in walk(node) if isinstance(n, ast.Constant) and isinstance(n.value, str)
     }
     return bool(words & names)
 
@@ -62,7 +63,7 @@ def _reads_switch(world: World, node: FunctionNode) -> bool:
 def _odd(body: list[ast.stmt], default: object) -> Iterator[tuple[int, str]]:
     """Results that do not mean "off"."""
     for statement in body:
-        for node in ast.walk(statement):
+        for node in walk(statement):
             if isinstance(node, ast.Raise):
                 yield node.lineno, "raise"
             elif isinstance(node, ast.Return) and node.value is not None:

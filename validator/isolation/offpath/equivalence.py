@@ -13,14 +13,17 @@ from validator.isolation.offpath.constants import value_of
 from validator.isolation.offpath.facts import fact_scopes, solve
 from validator.isolation.offpath.harmless import Harmless
 from validator.isolation.offpath.kinds import Kinds
+from validator.isolation.offpath.names import Names
 from validator.isolation.offpath.normalise import normalise
+from validator.isolation.offpath.place import place_at
 from validator.isolation.offpath.prune import prune
 from validator.isolation.offpath.raising import Raising, may_raise
 from validator.isolation.offpath.scopes import annotations_of
 from validator.isolation.offpath.switch import Off, OffForm, SwitchSpec
-from validator.isolation.offpath.unbound import newly_unbound
-from validator.isolation.offpath.world import World, place_at
+from validator.isolation.offpath.unbound import newly_unbound, unbound_reads
+from validator.isolation.offpath.world import World
 from validator.isolation.source import Sources
+from validator.isolation.syntax import walk
 
 __all__ = ["Fact", "FileProof", "Shown", "prove"]
 
@@ -75,10 +78,12 @@ def prove(base: Sources, head: Sources, switch: SwitchSpec, files: Sequence[tupl
     before = {b: pruned[h][0] for b, h in readable}
     after = {h: pruned[h][1] for _, h in readable}
     scopes = fact_scopes(head, base, after)
+    missing = {h: newly_unbound(base.parse(b), head.parse(h)) for b, h in readable}
+    base_names, head_names = Names(base), Names(head)
     for form in forms:
         try:
-            head_world = solve(head, base, form, after, fresh, scopes)
-            base_world = World(base, form, modules=before)
+            head_world = solve(head_names, base, form, after, fresh, scopes)
+            base_world = World(base_names, form, modules=before)
         except RecursionError:
             problems |= {h: "is nested too deeply to be evaluated" for _, h in readable}
             continue
@@ -87,6 +92,7 @@ def prove(base: Sources, head: Sources, switch: SwitchSpec, files: Sequence[tupl
             try:
                 kinds = Kinds(head_world)
                 items = _items(base_world, head_world, old, new, read, Raising(kinds))
+                items += unbound_reads(missing[new], new, head_world.names_read)
             except RecursionError:
                 problems[new] = "is nested too deeply to be evaluated"
                 continue
@@ -104,7 +110,7 @@ def prove(base: Sources, head: Sources, switch: SwitchSpec, files: Sequence[tupl
 
 def _attributes_read(world: World, paths: Iterable[str]) -> frozenset[str]:
     """Attributes that are left to be read."""
-    nodes = (n for p in paths for s in world.residual(p) for n in ast.walk(s))
+    nodes = (n for p in paths for s in world.residual(p) for n in walk(s))
     return frozenset(n.attr for n in nodes if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Load))
 
 
@@ -113,10 +119,9 @@ def _items(
 ) -> list[Residue | Difference]:
     left = normalise(base, old, base.residual(old))
     right = normalise(head, new, head.residual(new))
-    unbound = newly_unbound(base.sources.parse(old), head.sources.parse(new), head.names_read)
     raising = _may_raise(base, head, old, new, raises)
     annotations = _annotations(base, head, old, new, raises)
-    return [*compare(left, right, Harmless(old, new, base, head, read, raises)), *unbound, *raising, *annotations]
+    return [*compare(left, right, Harmless(old, new, base, head, read, raises)), *raising, *annotations]
 
 
 def _annotations(base: World, head: World, old: str, new: str, raises: Raising) -> Iterator[Difference]:
@@ -128,7 +133,7 @@ def _annotations(base: World, head: World, old: str, new: str, raises: Raising) 
     for node in annotations_of(body):
         if ast.dump(node) in known:
             continue
-        place = place_at(head, new, node.lineno, inside=False)
+        place = place_at(head.sources, new, node.lineno, inside=False)
         part = raises.annotation(node, place)
         if part is not None:
             end = part.end_lineno or part.lineno

@@ -13,10 +13,13 @@ from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 
 from validator.isolation.offpath.constants import constant, is_constant, value_of
+from validator.isolation.offpath.names import Names
 from validator.isolation.offpath.scopes import FunctionNode
+from validator.isolation.offpath.signatures import called_as, default_of
 from validator.isolation.offpath.switch import OffForm
-from validator.isolation.offpath.world import Facts, World, default_of
+from validator.isolation.offpath.world import Facts, World
 from validator.isolation.source import Sources
+from validator.isolation.syntax import parts, walk
 
 __all__ = ["Store", "fact_scopes", "functions_of", "solve"]
 
@@ -37,7 +40,7 @@ class Store:
 
 
 def solve(
-    head: Sources,
+    names: Names,
     base: Sources,
     form: OffForm,
     modules: Mapping[str, ast.Module],
@@ -45,15 +48,15 @@ def solve(
     scopes: Mapping[tuple[str, str, str], str],
 ) -> World:
     """A world for the head with the facts that hold in these files. `scopes`: see `fact_scopes`."""
-    facts = Facts(parameters=dict(_new_parameters(head, base, modules)))
+    facts = Facts(parameters=dict(_new_parameters(names.sources, base, modules)))
     dropped: set[tuple[str, ...]] = set()
     for _ in range(_ROUNDS):
-        world = World(head, form, facts, fresh, modules)
+        world = World(names, form, facts, fresh, modules)
         if not _grow(world, facts, scopes, dropped):
             break
-    world = World(head, form, facts, fresh, modules)
+    world = World(names, form, facts, fresh, modules)
     while _shrink(world, facts, base, dropped):
-        world = World(head, form, facts, fresh, modules)
+        world = World(names, form, facts, fresh, modules)
     return world
 
 
@@ -75,9 +78,9 @@ def _scope_of_fact(head: Sources, base: Sources, path: str, class_name: str, nam
 def _new_to_class(head: Sources, base: Sources, path: str, class_name: str, name: str) -> bool:
     """Whether no base code can store this attribute on this class: by name, over the class and its relatives."""
     module = base.parse(path).module if path in base else None
-    classes = {n.name: n for n in ast.walk(module) if isinstance(n, ast.ClassDef)} if module else {}
+    classes = {n.name: n for n in walk(module) if isinstance(n, ast.ClassDef)} if module else {}
     node = classes.get(class_name)
-    if node is None or any(name in (getattr(n, "attr", None), getattr(n, "id", None)) for n in ast.walk(node)):
+    if node is None or any(name in (getattr(n, "attr", None), getattr(n, "id", None)) for n in walk(node)):
         return False
     foreign = re.compile(
         rb"(?<!self)(?<!cls)\." + name.encode() + rb"\s*(?::[^=\n]+)?=(?!=)|[\"']" + name.encode() + rb"[\"']"
@@ -92,7 +95,7 @@ def _new_to_class(head: Sources, base: Sources, path: str, class_name: str, name
             if _stored_by_a_relative(sources, other, path, class_name, name, above):
                 return False
     relatives = {c for c, n in classes.items() if c in above or class_name in _above(base, path, n)}
-    return not any(getattr(n, "attr", None) == name for c in relatives for n in ast.walk(classes[c]))
+    return not any(getattr(n, "attr", None) == name for c in relatives for n in walk(classes[c]))
 
 
 def _stored_by_a_relative(sources: Sources, other: str, path: str, class_name: str, name: str, above: Set[str]) -> bool:
@@ -107,7 +110,7 @@ def _stored_by_a_relative(sources: Sources, other: str, path: str, class_name: s
         if not store.class_name or store.class_name in above:
             return True
         owner = next(
-            (n for n in ast.walk(module) if isinstance(n, ast.ClassDef) and n.name == store.class_name), None
+            (n for n in walk(module) if isinstance(n, ast.ClassDef) and n.name == store.class_name), None
         ) if module else None  # fmt: skip
         if owner is not None and class_name in _above(sources, other, owner):
             return True
@@ -131,7 +134,7 @@ def _above(sources: Sources, path: str, node: ast.ClassDef) -> set[str]:
             heading = re.compile(rb"\bclass\s+" + re.escape(name.encode()) + rb"\b")
             for other in sources.mentions(name):
                 module = sources.parse(other).module if heading.search(sources.data(other)) else None
-                classes = (n for n in ast.walk(module) if isinstance(n, ast.ClassDef)) if module else iter(())
+                classes = (n for n in walk(module) if isinstance(n, ast.ClassDef)) if module else iter(())
                 todo += [(other, n) for n in classes if n.name == name]
     return found
 
@@ -139,7 +142,7 @@ def _above(sources: Sources, path: str, node: ast.ClassDef) -> set[str]:
 def _original(sources: Sources, path: str, name: str) -> str:
     """The name under which another module defines what this file imports as `name`."""
     module = sources.parse(path).module if path in sources else None
-    for node in ast.walk(module) if module else ():
+    for node in walk(module) if module else ():
         if isinstance(node, ast.ImportFrom):
             for alias in node.names:
                 if alias.asname == name:
@@ -253,7 +256,7 @@ def _statement_stores(path: str, node: ast.stmt, class_name: str, self_name: str
             stored = value if plain and id(part) in direct else None
             if not (isinstance(node, ast.AnnAssign) and node.value is None):
                 yield Store(path, class_name if own else "", part.attr, stored, part.lineno)
-        todo += [c for c in ast.iter_child_nodes(part) if id(c) not in blocks and not isinstance(c, ast.ExceptHandler)]
+        todo += [c for c in parts(part) if id(c) not in blocks and not isinstance(c, ast.ExceptHandler)]
 
 
 # Parameters -----------------------------------------------------------------------------------------------------
@@ -303,10 +306,9 @@ def _passed(world: World, base: Sources, key: tuple[str, str, str], default: ast
     _, qualified, name = key
     old = functions_of(base.parse(key[0]).module)[qualified]
     limit = len(old.args.posonlyargs) + len(old.args.args) - (1 if "." in qualified else 0)
-    *owner, short = qualified.split(".")
-    called = {short, *owner} if short == "__init__" else {short}
+    called = called_as(qualified)
     for path in world.modules:
-        for node in (n for s in world.residual(path) for n in ast.walk(s)):
+        for node in (n for s in world.residual(path) for n in walk(s)):
             if not isinstance(node, ast.Call):
                 continue
             for keyword in node.keywords:

@@ -13,9 +13,11 @@ from validator.isolation.effects import INERT_DECORATORS, import_effects
 from validator.isolation.offpath.compare import Context, Difference, Kind, Residue
 from validator.isolation.offpath.constants import is_constant, name_of, value_of
 from validator.isolation.offpath.losses import MARK
+from validator.isolation.offpath.place import place_at
 from validator.isolation.offpath.raising import Raising, may_raise
 from validator.isolation.offpath.scopes import annotations_of
-from validator.isolation.offpath.world import World, place_at
+from validator.isolation.offpath.world import World
+from validator.isolation.syntax import walk
 
 __all__ = ["Harmless"]
 
@@ -106,8 +108,8 @@ class Harmless:
                 reason = f"annotations become text, and `{reader.name}` may be one whose annotations are read"
                 return [self._difference(node, at, reason, f"{self.old}:{reader.lineno}", undecided=True)]
         bound = alias.asname or alias.name.split(".")[0]
-        if at.kind == "module" and (bound == "*" or bound in self.used or self.base.binds(self.old, bound)):
-            known = self.base.bindings(self.old).get(bound, [])
+        if at.kind == "module" and (bound == "*" or bound in self.used or self.base.names.binds(self.old, bound)):
+            known = self.base.names.bindings(self.old).get(bound, [])
             same = (
                 isinstance(node, ast.Import)
                 and not alias.asname
@@ -135,7 +137,7 @@ class Harmless:
     def _reads_annotations(self) -> ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | None:
         """A definition of the base whose annotations a decorator or a base class may read."""
         module = self.base.sources.parse(self.old).module
-        for node in ast.walk(module) if module else ():
+        for node in walk(module) if module else ():
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and list(annotations_of([node])):
                 names = (name_of(d.func if isinstance(d, ast.Call) else d) for d in node.decorator_list)
                 if any(n.split(".")[-1] not in INERT_DECORATORS for n in names):
@@ -154,7 +156,7 @@ class Harmless:
         self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef, at: Context
     ) -> Sequence[Residue | Difference]:
         if at.kind == "module" and (
-            self.base.binds(self.old, node.name) or node.name in self.used or hasattr(builtins, node.name)
+            self.base.names.binds(self.old, node.name) or node.name in self.used or hasattr(builtins, node.name)
         ):
             return [self._difference(node, at, f"`{node.name}` takes the place of a name that the base module uses")]
         for decorator in node.decorator_list:
@@ -174,7 +176,7 @@ class Harmless:
             defaults = [d for d in [*node.args.defaults, *node.args.kw_defaults] if d]
             if not all(map(self.head.purity, defaults)):
                 return [self._difference(node, at, "a default argument calls something when the module is imported")]
-            place = place_at(self.head, self.path, node.lineno, inside=False)
+            place = place_at(self.head.sources, self.path, node.lineno, inside=False)
             part = next((p for d in defaults if (p := self.raises.part(d, place)) is not None), None)
             if part is not None:
                 return [self._may_raise(node, at, part)]
@@ -238,7 +240,7 @@ class Harmless:
                 if not re.search(rb"\bclass\s+" + base.encode() + rb"\b", self.base.sources.data(path)):
                     continue
                 module = self.base.sources.parse(path).module
-                for found in ast.walk(module) if module else ():
+                for found in walk(module) if module else ():
                     if isinstance(found, ast.ClassDef) and found.name == base:
                         todo += [name_of(b).split(".")[-1] for b in found.bases]
                         for item in found.body:
@@ -256,7 +258,7 @@ class Harmless:
         if not fact and name in self.read:
             shown = f"`.{name}` is set to `{ast.unparse(value)}`, so what reads it is not decided by the switch"
             return [self._difference(node, at, shown)]
-        part = self.raises.store(node, target, place_at(self.head, self.path, node.lineno))
+        part = self.raises.store(node, target, place_at(self.head.sources, self.path, node.lineno))
         if part is not None:
             return [self._may_raise(node, at, part)]
         listed = _LISTS.search(self.base.sources.data(self.old))
@@ -274,11 +276,11 @@ class Harmless:
 
     def _name(self, node: ast.stmt, name: str, value: ast.expr | None, at: Context) -> Sequence[Residue | Difference]:
         if at.kind == "module":
-            if self.base.binds(self.old, name) or name in self.used or hasattr(builtins, name):
+            if self.base.names.binds(self.old, name) or name in self.used or hasattr(builtins, name):
                 return ()
             if value is not None and not self.head.purity(value):
                 return [self._difference(node, at, f"the value of `{name}` runs code when the module is imported")]
-            part = value and self.raises.part(value, place_at(self.head, self.path, node.lineno))
+            part = value and self.raises.part(value, place_at(self.head.sources, self.path, node.lineno))
             if part:
                 return [self._may_raise(node, at, part)]
             return [Residue(Kind.NEW_NAME, f"new name `{name}`", node.lineno)]
@@ -300,7 +302,7 @@ class Harmless:
         found = self._discovered(node, name, at)
         if found:
             return found
-        part = self.raises.part(value, place_at(self.head, self.path, node.lineno))
+        part = self.raises.part(value, place_at(self.head.sources, self.path, node.lineno))
         if part is not None:
             return [self._may_raise(node, at, part)]
         kind = Kind.NEW_FIELD if isinstance(node, ast.AnnAssign) else Kind.ATTRIBUTE_STORE

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 from validator.isolation.offpath.constants import name_of
 from validator.isolation.offpath.passed import assigned_by, passed
-from validator.isolation.offpath.reduce import Place
+from validator.isolation.offpath.place import Place
 from validator.isolation.offpath.scopes import Scope, bound_names
+from validator.isolation.syntax import walk
 
 if TYPE_CHECKING:
     from validator.isolation.offpath.world import World
@@ -97,7 +98,7 @@ class Kinds:
         """`config.x` of a local name that only ever holds that; empty when it may hold something else."""
         if not isinstance(node, ast.Name) or place.function is None or place.scope.bindings[node.id] != 1:
             return ""
-        for part in ast.walk(place.function):
+        for part in walk(place.function):
             match part:
                 case ast.Assign(targets=[ast.Name(id=name)], value=value) if name == node.id:
                     return ast.unparse(value) if name_of(value) or isinstance(value, ast.Attribute) else ""
@@ -125,7 +126,7 @@ class Kinds:
             if argument.arg == name:
                 what = f"`{name}` of `{place.qualified}`"
                 return self.annotated(argument.annotation, place.path, what, depth + 1)
-        for node in ast.walk(function):
+        for node in walk(function):
             match node:
                 case ast.Assign(targets=[ast.Name(id=target)], value=value) if target == name:
                     return self.of(value, place, depth + 1)
@@ -137,8 +138,8 @@ class Kinds:
 
     def bound(self, path: str, name: str, depth: int = 0) -> Kind | None:
         """What a module binds the name to, when it does so once."""
-        nodes = self.world.bindings(path).get(name, [])
-        if len(nodes) != 1 or depth > _DEPTH or self.world.binds(path, "*"):
+        nodes = self.world.names.bindings(path).get(name, [])
+        if len(nodes) != 1 or depth > _DEPTH or self.world.names.binds(path, "*"):
             return None
         match nodes[0]:
             case ast.ClassDef() as node:
@@ -183,7 +184,7 @@ class Kinds:
         if isinstance(node, ast.Subscript):
             node = node.value
         if isinstance(node, ast.Name) and isinstance(kind := getattr(builtins, node.id, None), type):
-            return None if self.world.binds(path, node.id) else Builtin(kind)
+            return None if self.world.names.binds(path, node.id) else Builtin(kind)
         if not isinstance(node, ast.Name | ast.Attribute):
             return None
         place = Place(path, Scope())
@@ -256,9 +257,9 @@ class Kinds:
             return hasattr(owner.type, attr)
         if isinstance(owner, Module):
             sources, path = self.world.sources, owner.path
-            if self.world.binds(path, attr) or sources.module_path(f"{sources.module_name(path)}.{attr}"):
+            if self.world.names.binds(path, attr) or sources.module_path(f"{sources.module_name(path)}.{attr}"):
                 return True
-            return self.world.binds(path, "__getattr__") and re.search(
+            return self.world.names.binds(path, "__getattr__") and re.search(
                 rb"[\"']" + attr.encode() + rb"[\"']", sources.data(path)
             ) is not None  # fmt: skip
         if isinstance(owner, External):
@@ -323,7 +324,7 @@ class Kinds:
             if not heading.search(sources.data(path)):
                 continue
             module = sources.parse(path).module
-            for node in ast.walk(module) if module else ():
+            for node in walk(module) if module else ():
                 if isinstance(node, ast.ClassDef) and any(name_of(b).split(".")[-1] == name for b in node.bases):
                     constructor = _method(node, "__init__")
                     if constructor is not None and not _calls_super(constructor):
@@ -369,20 +370,20 @@ def _stores(node: ast.ClassDef) -> Iterator[tuple[str, ast.expr | None]]:
         if not isinstance(item, ast.FunctionDef | ast.AsyncFunctionDef) or not item.args.args:
             continue
         first = item.args.args[0].arg
-        for part in ast.walk(item):
+        for part in walk(item):
             if isinstance(part, ast.Attribute) and isinstance(part.ctx, ast.Store) and name_of(part.value) == first:
-                assigned = next((a for a in ast.walk(item) if isinstance(a, ast.Assign) and part in a.targets), None)
+                assigned = next((a for a in walk(item) if isinstance(a, ast.Assign) and part in a.targets), None)
                 yield part.attr, assigned.value if assigned and item.name == "__init__" else None
 
 
 def _calls(node: ast.ClassDef, method: str) -> bool:
     """Whether the constructor calls this method of its own object."""
     constructor = _method(node, "__init__")
-    parts = ast.walk(constructor) if constructor else iter(())
+    parts = walk(constructor) if constructor else iter(())
     return any(isinstance(n, ast.Attribute) and n.attr == method for n in parts)
 
 
 def _calls_super(constructor: ast.FunctionDef) -> bool:
     return any(
-        isinstance(n, ast.Attribute) and n.attr == "__init__" for s in constructor.body for n in ast.walk(s)
+        isinstance(n, ast.Attribute) and n.attr == "__init__" for s in constructor.body for n in walk(s)
     )  # fmt: skip

@@ -10,6 +10,7 @@ import ast
 from typing import Final
 
 from validator.isolation.offpath.scopes import bindings, parameters, walk_scope
+from validator.isolation.syntax import parts, walk
 
 __all__ = ["MARK", "losses"]
 
@@ -23,7 +24,7 @@ def losses(before: list[ast.stmt], after: list[ast.stmt], args: ast.arguments | 
     for name, node in bindings(before):
         bound.setdefault(name, node)
     kept = {name for name, _ in bindings(after)} | set(parameters(args) if args else ())
-    shared = {n for s in before for g in ast.walk(s) if isinstance(g, ast.Global | ast.Nonlocal) for n in g.names}
+    shared = {n for s in before for g in walk(s) if isinstance(g, ast.Global | ast.Nonlocal) for n in g.names}
     missing = set(bound) - kept - shared
     read = _reads(after, missing, module=args is None) if missing else set()
     marks = [
@@ -48,7 +49,7 @@ def _reads(body: list[ast.stmt], names: set[str], *, module: bool) -> set[str]:
         skipped: list[ast.AST] = []
         if postponed:
             skipped = [a for f in ("annotation", "returns") if isinstance(a := getattr(node, f, None), ast.AST)]
-        todo += [c for c in ast.iter_child_nodes(node) if c not in skipped]
+        todo += [c for c in parts(node) if c not in skipped]
     return found
 
 

@@ -6,6 +6,8 @@ import ast
 from itertools import accumulate
 from typing import TypeVar
 
+from validator.isolation.syntax import walk
+
 __all__ = ["Origin", "clone", "inert", "is_stub", "mark_origin", "origin_of", "ranks", "stub", "with_fields"]
 
 _Node = TypeVar("_Node", bound=ast.AST)
@@ -84,4 +86,4 @@ def _acts(node: ast.stmt) -> bool:
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
         return not inert(node)
     plain = isinstance(node, ast.Assign | ast.AnnAssign | ast.Expr | ast.Pass)
-    return not plain or any(isinstance(n, ast.Call | ast.Attribute | ast.Subscript) for n in ast.walk(node))
+    return not plain or any(isinstance(n, ast.Call | ast.Attribute | ast.Subscript) for n in walk(node))

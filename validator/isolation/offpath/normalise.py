@@ -11,6 +11,7 @@ from validator.isolation.offpath.constants import name_of, negate
 from validator.isolation.offpath.nodes import clone, is_stub, with_fields
 from validator.isolation.offpath.purity import Purity
 from validator.isolation.offpath.scopes import FunctionNode, Scope, walk_scope
+from validator.isolation.syntax import parts, walk
 
 __all__ = ["normalise"]
 
@@ -62,9 +63,9 @@ def _function(node: FunctionNode, pure: Purity, note: _Note, inside: _Normaliser
     body = node.body
     if not scope.dynamic:
         for _ in range(20):
-            before = sum(1 for s in body for _ in ast.walk(s))
+            before = sum(1 for s in body for _ in walk(s))
             body = _drop_dead(_follow_aliases(body, scope, pure, note), scope, pure, note)
-            if sum(1 for s in body for _ in ast.walk(s)) == before:
+            if sum(1 for s in body for _ in walk(s)) == before:
                 break
     body = _shape(body)
     while body and isinstance(body[-1], ast.Return) and _none(body[-1].value):
@@ -145,7 +146,7 @@ def _leaves(body: list[ast.stmt]) -> bool:
 
 def _loads(body: list[ast.stmt]) -> Counter[str]:
     return Counter(
-        n.id for s in body for n in ast.walk(s) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load | ast.Del)
+        n.id for s in body for n in walk(s) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load | ast.Del)
     )
 
 
@@ -205,7 +206,7 @@ def _follow_aliases(body: list[ast.stmt], scope: Scope, pure: Purity, note: _Not
 def _in_nested(body: list[ast.stmt], name: str) -> bool:
     """Whether a nested function or comprehension reads the name: it may run later."""
     own = sum(isinstance(n, ast.Name) and n.id == name for n in walk_scope(body))
-    every = sum(isinstance(n, ast.Name) and n.id == name for s in body for n in ast.walk(s))
+    every = sum(isinstance(n, ast.Name) and n.id == name for s in body for n in walk(s))
     return own != every
 
 
@@ -254,7 +255,7 @@ def _expression_events(node: ast.expr) -> Iterator[str | None]:
         case ast.Await() | ast.Yield() | ast.YieldFrom() | ast.NamedExpr():
             yield None
         case _:
-            for child in ast.iter_child_nodes(node):
+            for child in parts(node):
                 if isinstance(child, ast.expr):
                     yield from _expression_events(child)
                 elif isinstance(child, ast.comprehension):

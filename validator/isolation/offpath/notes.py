@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from validator.isolation.offpath.reduce import Place
+    from validator.isolation.offpath.place import Place
 
 __all__ = ["Note"]
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from validator.isolation.offpath.scopes import FunctionNode, bound_names
+from validator.isolation.syntax import parts, walk
 
 __all__ = ["Passed", "assigned_by", "passed"]
 
@@ -43,7 +44,7 @@ def assigned_by(function: FunctionNode) -> set[str]:
     """Attributes (`self.x`, as text) that the function has set whenever it returns; none where it may return early."""
     found = Passed()
     for statement in function.body:
-        if any(isinstance(n, ast.Return) for n in ast.walk(statement)):
+        if any(isinstance(n, ast.Return) for n in walk(statement)):
             break
         found.add(_done([statement]))
     return found.attributes
@@ -159,7 +160,7 @@ def _expression(node: ast.expr, found: Passed) -> None:
             found.attributes.add(ast.unparse(node))
         case ast.Attribute() | ast.Subscript():
             found.loads.add(ast.unparse(node))
-    for child in ast.iter_child_nodes(node):
+    for child in parts(node):
         if isinstance(child, ast.expr):
             _expression(child, found)
         elif isinstance(child, ast.keyword):
@@ -167,4 +168,4 @@ def _expression(node: ast.expr, found: Passed) -> None:
 
 
 def _stored(target: ast.expr) -> set[str]:
-    return {n.id for n in ast.walk(target) if isinstance(n, ast.Name)}
+    return {n.id for n in walk(target) if isinstance(n, ast.Name)}

@@ -16,8 +16,9 @@ from validator.isolation.offpath.constants import is_constant, name_of
 from validator.isolation.offpath.kinds import Builtin, Class, External, Kinds
 from validator.isolation.offpath.notes import Note
 from validator.isolation.offpath.passed import Passed, passed
-from validator.isolation.offpath.reduce import Place
+from validator.isolation.offpath.place import Place
 from validator.isolation.offpath.switch import Off
+from validator.isolation.syntax import walk
 
 __all__ = ["Raising", "may_raise"]
 
@@ -152,10 +153,10 @@ class Raising:
             return name in self._before(node, place).names
         if place.outer is not None and name in place.outer.scope.bindings:
             return name in place.outer.parameters or place.outer.scope.bindings[name] == 1
-        return self.kinds.world.binds(place.path, name) or hasattr(builtins, name) or self._starred(place.path)
+        return self.kinds.world.names.binds(place.path, name) or hasattr(builtins, name) or self._starred(place.path)
 
     def _starred(self, path: str) -> bool:
-        return self.kinds.world.binds(path, "*")
+        return self.kinds.world.names.binds(path, "*")
 
     def _before(self, node: ast.expr, place: Place) -> Passed:
         if place.function is None:
@@ -167,14 +168,14 @@ class Raising:
 
     def _passed_by(self, node: ast.expr, place: Place) -> bool:
         """Whether the same read of the same object has worked before on every path to this one."""
-        names = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+        names = {n.id for n in walk(node) if isinstance(n, ast.Name)}
         if place.function is None or place.module_level or any(place.scope.bindings[n] > 1 for n in names):
             return False
         if names & place.hidden:
             return False
-        owners = {n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute) and n is not node}
+        owners = {n.attr for n in walk(node) if isinstance(n, ast.Attribute) and n is not node}
         rebound = (
-            n.attr for n in ast.walk(place.function) if isinstance(n, ast.Attribute) and not isinstance(n.ctx, ast.Load)
+            n.attr for n in walk(place.function) if isinstance(n, ast.Attribute) and not isinstance(n.ctx, ast.Load)
         )
         return not owners & set(rebound) and ast.unparse(node) in self._before(node, place).loads
 
@@ -249,7 +250,7 @@ class Raising:
         if inner is not None:
             return inner
         match node.func:
-            case ast.Name(id=name) if hasattr(builtins, name) and not self.kinds.world.binds(place.path, name):
+            case ast.Name(id=name) if hasattr(builtins, name) and not self.kinds.world.names.binds(place.path, name):
                 quiet = name in _QUIET or (name == "getattr" and len(args) == 3) or (name == "type" and len(args) == 1)
                 if name in ("isinstance", "issubclass"):
                     return None if name == "isinstance" and self._is_type(args[1:], place) else node

@@ -6,7 +6,6 @@ Every step replaces an expression by one that gives the same value and the same 
 from __future__ import annotations
 
 import ast
-from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -21,71 +20,14 @@ from validator.isolation.offpath.constants import (
     truth,
     value_of,
 )
-from validator.isolation.offpath.scopes import FunctionNode, Scope, bound_names, parameters, walk_scope
+from validator.isolation.offpath.place import Place
+from validator.isolation.offpath.scopes import Scope, parameters
+from validator.isolation.syntax import walk
 
 if TYPE_CHECKING:
     from validator.isolation.offpath.world import World
 
-__all__ = ["Place", "Reducer"]
-
-
-class Place:
-    """Where code stands: file, class, function; with what is known about its local names."""
-
-    def __init__(self, path: str, scope: Scope, class_name: str = "", self_name: str = "") -> None:
-        self.path = path
-        self.scope = scope
-        self.class_name = class_name
-        """Innermost class of the method, empty outside classes."""
-        self.self_name = self_name
-        """First parameter of the method."""
-        self.env: dict[str, ast.expr] = {}
-        """Local name → constant (or an empty display that nothing changes)."""
-        self.module_level = False
-        self.imports: dict[str, ast.Import | ast.ImportFrom] = {}
-        """Local name → the import that alone binds it."""
-        self.read_only: frozenset[str] = frozenset()
-        """Local names whose every use is a read of a key or a membership test: an empty display stays empty."""
-        self.function: FunctionNode | None = None
-        """The function that the place is in, as written."""
-        self.outer: Place | None = None
-        """Where a nested function was made."""
-        self.hidden: frozenset[str] = frozenset()
-        """Names of a comprehension or lambda around the expression at hand."""
-        self.under: tuple[str, ...] = ()
-        """Undecided conditions around the statement at hand, as text."""
-
-    @property
-    def qualified(self) -> str:
-        """`Class.method` or `function`."""
-        name = self.function.name if self.function else ""
-        return ".".join(filter(None, (self.class_name, name)))
-
-    @property
-    def parameters(self) -> frozenset[str]:
-        """Names that are bound when the function starts."""
-        return frozenset(parameters(self.function.args)) if self.function else frozenset()
-
-    def enter(self, body: list[ast.stmt]) -> None:
-        """Look at the function's own statements for imports and for names that are only read from."""
-        for node in walk_scope(body):
-            if isinstance(node, ast.Import | ast.ImportFrom):
-                for name in bound_names([node]):
-                    if self.scope.bindings[name] == 1:
-                        self.imports[name] = node
-        uses = Counter(
-            n.id for s in body for n in ast.walk(s) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)
-        )
-        reads = Counter(name for s in body for n in ast.walk(s) for name in _key_reads(n))
-        self.read_only = frozenset(name for name, count in uses.items() if reads[name] == count)
-
-    def may_know(self, name: str) -> bool:
-        """Whether a value of this name may be propagated: no other scope rebinds it."""
-        return name not in self.scope.shared and not self.scope.dynamic
-
-    def local(self, name: str) -> bool:
-        """Whether the name belongs to the function."""
-        return not self.module_level and name in self.scope.bindings
+__all__ = ["Reducer"]
 
 
 class Reducer:
@@ -116,7 +58,7 @@ class Reducer:
             case ast.Lambda():
                 return self._shadowed(node, parameters(node.args))
             case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
-                names = [n.id for g in node.generators for n in ast.walk(g.target) if isinstance(n, ast.Name)]
+                names = [n.id for g in node.generators for n in walk(g.target) if isinstance(n, ast.Name)]
                 return self._shadowed(node, names)
             case ast.Constant():
                 return node
@@ -289,22 +231,8 @@ class Reducer:
 
     def _shadowed_builtin(self, function: ast.expr) -> bool:
         return isinstance(function, ast.Name) and (
-            self.place.local(function.id) or self.world.binds(self.place.path, function.id)
+            self.place.local(function.id) or self.world.names.binds(self.place.path, function.id)
         )
-
-
-def _key_reads(node: ast.AST) -> list[str]:
-    """Names from which this node reads a key, or in which it looks for one, or whose truth it tests."""
-    match node:
-        case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="get" | "keys" | "items")):
-            return [name]
-        case ast.Subscript(value=ast.Name(id=name), ctx=ast.Load()):
-            return [name]
-        case ast.Compare(ops=[ast.In() | ast.NotIn()], comparators=[ast.Name(id=name)]):
-            return [name]
-        case ast.If(test=ast.Name(id=name)) | ast.UnaryOp(op=ast.Not(), operand=ast.Name(id=name)):
-            return [name]
-    return []
 
 
 def _parts(node: ast.expr) -> list[ast.expr]:

@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from validator.isolation.syntax import parts, walk
+
 __all__ = ["FunctionNode", "Scope", "annotations_of", "bindings", "bound_names", "parameters", "walk_scope"]
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
@@ -32,7 +34,7 @@ class Scope:
         shared: set[str] = set()
         dynamic = False
         for statement in body:
-            for node in ast.walk(statement):
+            for node in walk(statement):
                 if isinstance(node, ast.Global | ast.Nonlocal):
                     shared.update(node.names)
                 elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
@@ -74,7 +76,7 @@ def walk_scope(body: list[ast.stmt]) -> Iterator[ast.AST]:
         elif isinstance(node, ast.Lambda):
             inner = []
         else:
-            inner = list(ast.iter_child_nodes(node))
+            inner = list(parts(node))
         todo.extend(reversed(inner))
 
 

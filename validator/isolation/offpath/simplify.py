@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 from validator.isolation.offpath.constants import is_constant, truth
 from validator.isolation.offpath.losses import losses
 from validator.isolation.offpath.nodes import is_stub, mark_origin, with_fields
-from validator.isolation.offpath.reduce import Place, Reducer
+from validator.isolation.offpath.place import Place
+from validator.isolation.offpath.reduce import Reducer
 from validator.isolation.offpath.scopes import FunctionNode, Scope, bound_names, parameters
+from validator.isolation.syntax import walk
 
 if TYPE_CHECKING:
     from validator.isolation.offpath.world import World
@@ -227,7 +229,7 @@ class Simplifier:
             for item in node.items
         ]
         for item in node.items:
-            for name in ast.walk(item.optional_vars) if item.optional_vars else ():
+            for name in walk(item.optional_vars) if item.optional_vars else ():
                 if isinstance(name, ast.Name):
                     self.place.env.pop(name.id, None)
         body, _ = self.block(node.body)

@@ -9,15 +9,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from validator.isolation.offpath.constants import constant, is_constant, name_of, value_of
+from validator.isolation.offpath.names import Function, Names, decorated, decorator_name
 from validator.isolation.offpath.notes import Note
+from validator.isolation.offpath.place import Place
 from validator.isolation.offpath.purity import Purity
-from validator.isolation.offpath.reduce import Place, Reducer
-from validator.isolation.offpath.scopes import FunctionNode, Scope, bound_names, walk_scope
+from validator.isolation.offpath.reduce import Reducer
+from validator.isolation.offpath.scopes import FunctionNode, Scope, bound_names
+from validator.isolation.offpath.signatures import bind_arguments, called_as, default_of, drop_parameters
 from validator.isolation.offpath.simplify import function_body, simplify_module
 from validator.isolation.offpath.switch import OffForm
-from validator.isolation.source import Sources
+from validator.isolation.syntax import walk
 
-__all__ = ["Facts", "Function", "World", "place_at"]
+__all__ = ["Facts", "World"]
 
 _DEPTH = 12
 """Calls inside calls that are followed."""
@@ -37,32 +40,19 @@ class Facts:
     """(path, qualified function name, parameter) → the default, which every call leaves alone."""
 
 
-@dataclass(frozen=True, slots=True)
-class Function:
-    """A function or method of the tree."""
-
-    path: str
-    node: FunctionNode
-    class_name: str = ""
-
-    @property
-    def qualified(self) -> str:
-        """`Class.method` or `function`."""
-        return f"{self.class_name}.{self.node.name}" if self.class_name else self.node.name
-
-
 class World:
     """Answers what the reducer asks. Every answer is a fact of the source text, or None."""
 
     def __init__(
         self,
-        sources: Sources,
+        names: Names,
         form: OffForm,
         facts: Facts | None = None,
         fresh: frozenset[str] = frozenset(),
         modules: Mapping[str, ast.Module] | None = None,
     ) -> None:
-        self.sources = sources
+        self.names = names
+        self.sources = names.sources
         self.form = form
         self.facts = facts or Facts()
         self.fresh = fresh
@@ -70,7 +60,7 @@ class World:
         self.modules = modules or {}
         """Path → what of the file has to be evaluated; absent: all of it."""
         self._residuals: dict[str, list[ast.stmt]] = {}
-        self.purity = Purity(self._computed)
+        self.purity = Purity(self.names.computed)
         self.seen_switch = False
         self.names_read: set[tuple[str, str, int]] = set()
         """(path, name, line) of every read of a name that was looked at."""
@@ -78,10 +68,8 @@ class World:
         self.notes: list[Note] = []
         """What was left out although it is evaluated: see `raising`."""
         self._globals: dict[tuple[str, str], ast.expr | None] = {}
-        self._bindings: dict[str, dict[str, list[ast.AST]]] = {}
         self._results: dict[tuple[object, ...], ast.expr | str | None] = {}
         self._active: list[tuple[object, ...]] = []
-        self._properties: dict[str, bool] = {}
 
     def note(self, node: ast.expr, place: Place, *, tested: bool = False) -> None:
         """Remember that this expression is evaluated there and left out."""
@@ -110,25 +98,6 @@ class World:
             self._evaluating = ""
         return self._residuals[path]
 
-    def bindings(self, path: str) -> dict[str, list[ast.AST]]:
-        """Module-level name → the nodes that bind it, anywhere in the module's own scope."""
-        if path not in self._bindings:
-            found: dict[str, list[ast.AST]] = {}
-            module = self.sources.parse(path).module
-            for node in walk_scope(module.body) if module else ():
-                if isinstance(node, ast.stmt) and not isinstance(node, _BLOCKS):
-                    for name in bound_names([node]):
-                        found.setdefault(name, []).append(node)
-                elif isinstance(node, _BLOCKS):
-                    for name in _header_names(node):
-                        found.setdefault(name, []).append(node)
-            self._bindings[path] = found
-        return self._bindings[path]
-
-    def binds(self, path: str, name: str) -> bool:
-        """Whether the module binds the name itself (and so hides a builtin)."""
-        return name in self.bindings(path)
-
     def global_value(self, path: str, name: str) -> ast.expr | None:
         """Constant of a module-level name that is bound once, where it follows from the switch."""
         key = (path, name)
@@ -138,12 +107,12 @@ class World:
         return self._globals[key]
 
     def _global_value(self, path: str, name: str) -> ast.expr | None:
-        nodes = self.bindings(path).get(name, [])
-        if len(nodes) != 1 or self.binds(path, "*"):
+        nodes = self.names.bindings(path).get(name, [])
+        if len(nodes) != 1 or self.names.binds(path, "*"):
             return None
         node = nodes[0]
         if isinstance(node, ast.ImportFrom):
-            target = self._imported(path, node, name)
+            target = self.names.imported(path, node, name)
             return self.global_value(*target) if target else None
         if not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
             return None
@@ -172,30 +141,6 @@ class World:
         value = Reducer(self, place).expr(node.value)
         return value if is_constant(value) else None
 
-    def _imported(self, path: str, node: ast.ImportFrom, name: str) -> tuple[str, str] | None:
-        """(path, name) that a `from` import binds to `name`."""
-        original = next((a.name for a in node.names if (a.asname or a.name) == name), None)
-        module = self.sources.module_path(self.sources.resolve(path, node))
-        return (module, original) if module and original else None
-
-    def module_of(self, path: str, dotted: str, place: Place | None = None) -> str | None:
-        """Path of the module that a dotted expression in this file means, None when it means none of the tree's."""
-        first, _, rest = dotted.partition(".")
-        nodes = self.bindings(path).get(first, [])
-        if place and place.local(first):
-            nodes = [place.imports[first]] if first in place.imports else []
-        if not nodes or not all(isinstance(n, ast.Import | ast.ImportFrom) for n in nodes):
-            return None
-        name = ""
-        for node in nodes:
-            if isinstance(node, ast.Import):
-                alias = next((a for a in node.names if a.asname == first), None)
-                name = alias.name if alias else first
-            elif isinstance(node, ast.ImportFrom):
-                original = next((a.name for a in node.names if (a.asname or a.name) == first), first)
-                name = f"{self.sources.resolve(path, node)}.{original}"
-        return self.sources.module_path(f"{name}.{rest}" if rest else name)
-
     # Attributes ------------------------------------------------------------------------------------------------
 
     def attribute(self, node: ast.Attribute, place: Place) -> ast.expr | None:
@@ -211,39 +156,28 @@ class World:
             fact = self.facts.of_class.get((place.path, place.class_name, node.attr))
             if fact is not None:
                 return fact
-            method = self._method(place, node.attr)
-            if method and _decorated(method.node, "property", "cached_property"):
+            method = self.names.method(place, node.attr)
+            if method and decorated(method.node, "property", "cached_property"):
                 result = self._result(method, {})
                 return result if isinstance(result, ast.expr) else None
         dotted = name_of(node.value)
-        module = self.module_of(place.path, dotted, place) if dotted else None
+        module = self.names.module_of(place.path, dotted, place) if dotted else None
         return self.global_value(module, node.attr) if module else None
-
-    def _computed(self, name: str) -> bool:
-        """Whether some class of the tree defines a property of this name that is not known to be free of effects."""
-        if name not in self._properties:
-            paths = self.sources.properties().get(name, ())
-            self._properties[name] = not all(self._plain_property(p, name) for p in paths)
-        return self._properties[name]
-
-    def _plain_property(self, path: str, name: str) -> bool:
-        """Whether every property of this name in the file only returns something free of calls."""
-        module = self.sources.parse(path).module
-        for node in ast.walk(module) if module else ():
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == name:
-                body = [s for s in node.body if not _docstring(s)]
-                if len(body) != 1 or not isinstance(body[0], ast.Return):
-                    return False
-                if any(isinstance(n, ast.Call | ast.Await | ast.Yield) for n in ast.walk(body[0])):
-                    return False
-        return module is not None
 
     # Calls -----------------------------------------------------------------------------------------------------
 
     def call(self, node: ast.Call, place: Place) -> ast.expr | None:
         """What a call of a function of the tree gives: a constant, or one of its arguments. Arguments are pure."""
         function = self.function(node.func, place)
-        known = self._bind(function, node) if function else None
+        known = (
+            bind_arguments(
+                function.node.args,
+                node,
+                bound=bool(function.class_name) and not decorated(function.node, "staticmethod"),
+            )
+            if function
+            else None
+        )
         if function is None or known is None:
             return None
         bound = {k: v for k, v in known.items() if is_constant(v)}
@@ -263,65 +197,17 @@ class World:
         """The function of the tree that an expression means, when there is exactly one."""
         if isinstance(node, ast.Name):
             if not place.local(node.id):
-                return self._named(place.path, node.id)
+                return self.names.function(place.path, node.id)
             binding = place.imports.get(node.id)
-            target = self._imported(place.path, binding, node.id) if isinstance(binding, ast.ImportFrom) else None
-            return self._named(*target) if target else None
+            target = self.names.imported(place.path, binding, node.id) if isinstance(binding, ast.ImportFrom) else None
+            return self.names.function(*target) if target else None
         if not isinstance(node, ast.Attribute):
             return None
         if isinstance(node.value, ast.Name) and place.self_name and node.value.id == place.self_name:
-            return self._method(place, node.attr)
+            return self.names.method(place, node.attr)
         dotted = name_of(node.value)
-        module = self.module_of(place.path, dotted, place) if dotted else None
-        return self._named(module, node.attr) if module else None
-
-    def _named(self, path: str, name: str, depth: int = 0) -> Function | None:
-        nodes = self.bindings(path).get(name, [])
-        if len(nodes) != 1 or depth > 5 or self.binds(path, "*"):
-            return None
-        node = nodes[0]
-        if isinstance(node, ast.FunctionDef):
-            return Function(path, node)
-        if isinstance(node, ast.ImportFrom):
-            target = self._imported(path, node, name)
-            return self._named(*target, depth + 1) if target else None
-        return None
-
-    def _method(self, place: Place, name: str) -> Function | None:
-        """The method of this class, when no other class of the tree defines one of that name."""
-        if self.sources.defines(name) != 1:
-            return None
-        for node in self.bindings(place.path).get(place.class_name, []):
-            if isinstance(node, ast.ClassDef):
-                for item in node.body:
-                    if isinstance(item, ast.FunctionDef) and item.name == name:
-                        return Function(place.path, item, place.class_name)
-        return None
-
-    def _bind(self, function: Function, call: ast.Call) -> dict[str, ast.expr] | None:
-        """Parameter → argument or default; None when that cannot be told."""
-        args = function.node.args
-        if args.vararg or args.kwarg or any(isinstance(a, ast.Starred) for a in call.args):
-            return None
-        positional = [a.arg for a in (*args.posonlyargs, *args.args)]
-        if function.class_name and not _decorated(function.node, "staticmethod"):
-            positional = positional[1:]
-        if len(call.args) > len(positional) or any(k.arg is None for k in call.keywords):
-            return None
-        known = dict(zip(positional, call.args, strict=False))
-        names = {*positional, *(a.arg for a in args.kwonlyargs)}
-        for keyword in call.keywords:
-            if keyword.arg not in names or keyword.arg in known:
-                return None
-            known[keyword.arg] = keyword.value
-        all_positional = [a.arg for a in (*args.posonlyargs, *args.args)]
-        defaults = dict(zip(all_positional[len(all_positional) - len(args.defaults) :], args.defaults, strict=True))
-        defaults |= {a.arg: d for a, d in zip(args.kwonlyargs, args.kw_defaults, strict=True) if d is not None}
-        for name in names - set(known):
-            if name not in defaults:
-                return None
-            known[name] = defaults[name]
-        return known
+        module = self.names.module_of(place.path, dotted, place) if dotted else None
+        return self.names.function(module, node.attr) if module else None
 
     def _result(self, function: Function, known: dict[str, ast.expr]) -> ast.expr | str | None:
         """What a call gives when it has no effect: a constant, or the name of the parameter it returns."""
@@ -336,7 +222,7 @@ class World:
             return self._results[key]
         if key in self._active or len(self._active) >= _DEPTH or isinstance(node, ast.AsyncFunctionDef):
             return None
-        if not all(_name(d) in _TRANSPARENT for d in node.decorator_list):
+        if not all(decorator_name(d) in _TRANSPARENT for d in node.decorator_list):
             return None
         self._active.append(key)
         notes, self.notes = self.notes, []
@@ -351,10 +237,10 @@ class World:
 
     def _evaluate(self, function: Function, known: dict[str, ast.expr]) -> ast.expr | str | None:
         node = function.node
-        if any(isinstance(n, ast.Yield | ast.YieldFrom | ast.Await) for s in node.body for n in ast.walk(s)):
+        if any(isinstance(n, ast.Yield | ast.YieldFrom | ast.Await) for s in node.body for n in walk(s)):
             return None
         positional = [*node.args.posonlyargs, *node.args.args]
-        method = bool(function.class_name) and not _decorated(node, "staticmethod")
+        method = bool(function.class_name) and not decorated(node, "staticmethod")
         place = Place(function.path, Scope(), function.class_name, positional[0].arg if method and positional else "")
         body, falls = function_body(self, place, node, known)
         inner = Place(place.path, Scope.of(node.body, node.args), place.class_name, place.self_name)
@@ -433,98 +319,3 @@ class World:
         if len(keywords) == len(node.keywords):
             return node
         return ast.copy_location(ast.Call(func=node.func, args=node.args, keywords=keywords), node)
-
-
-def place_at(world: World, path: str, line: int, *, inside: bool = True) -> Place:
-    """The place of a statement at this line of a file; with `inside` false, of the definition that starts there."""
-    place = Place(path, Scope())
-    place.module_level = True
-    body: list[ast.stmt] = module.body if (module := world.sources.parse(path).module) else []
-    while True:
-        node = next((n for s in body for n in ast.walk(s) if isinstance(n, _DEFINITIONS) and _holds(n, line)), None)
-        if node is None or (not inside and node.lineno == line):
-            return place
-        if isinstance(node, ast.ClassDef):
-            place = Place(path, Scope.of(node.body), node.name)
-            place.module_level = True
-        else:
-            positional = [*node.args.posonlyargs, *node.args.args]
-            method = place.class_name if place.module_level else ""
-            outer = place if place.function else None
-            place = Place(
-                path, Scope.of(node.body, node.args), method, positional[0].arg if method and positional else ""
-            )
-            place.enter(node.body)
-            place.function, place.outer = node, outer
-        body = node.body
-
-
-_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-
-
-def _holds(node: ast.stmt, line: int) -> bool:
-    return node.lineno <= line <= (node.end_lineno or node.lineno)
-
-
-_BLOCKS = (
-    ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Try, ast.Match,
-    *((ast.TryStar,) if hasattr(ast, "TryStar") else ()),
-)  # fmt: skip
-
-
-def _header_names(node: ast.AST) -> list[str]:
-    """Names that a compound statement's header binds."""
-    parts: list[ast.AST] = []
-    if isinstance(node, ast.For | ast.AsyncFor):
-        parts = [node.target]
-    elif isinstance(node, ast.With | ast.AsyncWith):
-        parts = [i.optional_vars for i in node.items if i.optional_vars]
-    elif isinstance(node, ast.If | ast.While):
-        parts = [node.test]
-    return [n.id for p in parts for n in ast.walk(p) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
-
-
-def _name(node: ast.expr) -> str:
-    """Last part of a decorator's name, called or not."""
-    return name_of(node.func if isinstance(node, ast.Call) else node).split(".")[-1]
-
-
-def _decorated(node: FunctionNode, *names: str) -> bool:
-    return any(_name(d) in names for d in node.decorator_list)
-
-
-def _docstring(node: ast.stmt) -> bool:
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-
-
-def called_as(qualified: str) -> frozenset[str]:
-    """Names under which calls mean this function: a constructor is called by its class's name too."""
-    *owner, name = qualified.split(".")
-    return frozenset({name, *owner}) if name == "__init__" else frozenset({name})
-
-
-def default_of(args: ast.arguments, name: str) -> ast.expr | None:
-    """The parameter's default, None when it has none or does not exist."""
-    positional = [a.arg for a in (*args.posonlyargs, *args.args)]
-    with_default = dict(zip(positional[len(positional) - len(args.defaults) :], args.defaults, strict=True))
-    with_default |= {a.arg: d for a, d in zip(args.kwonlyargs, args.kw_defaults, strict=True) if d is not None}
-    return with_default.get(name)
-
-
-def drop_parameters(args: ast.arguments, gone: set[str]) -> ast.arguments:
-    """The signature without these parameters (each has a default)."""
-    if not gone:
-        return args
-    positional = [*args.posonlyargs, *args.args]
-    defaults: list[ast.expr | None] = [None] * (len(positional) - len(args.defaults)) + list(args.defaults)
-    kept = [d for a, d in zip(positional, defaults, strict=True) if a.arg not in gone and d is not None]
-    keyword = [(a, d) for a, d in zip(args.kwonlyargs, args.kw_defaults, strict=True) if a.arg not in gone]
-    return ast.arguments(
-        posonlyargs=[a for a in args.posonlyargs if a.arg not in gone],
-        args=[a for a in args.args if a.arg not in gone],
-        vararg=args.vararg,
-        kwonlyargs=[a for a, _ in keyword],
-        kw_defaults=[d for _, d in keyword],
-        kwarg=args.kwarg,
-        defaults=kept,
-    )

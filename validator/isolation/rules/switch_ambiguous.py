@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from validator.checks import finding
 from validator.isolation.analysis import Analysis, analyse
 from validator.isolation.offpath.facts import stores
+from validator.isolation.syntax import walk
 from validator.rule import Rule
 from validator.stage import StageContext
 from validator.verdict.model import Finding, Severity
@@ -55,5 +56,5 @@ def _owners(analysis: Analysis, name: str) -> Iterator[tuple[tuple[str, str], in
 def _is_copy(value: ast.expr | None, name: str) -> bool:
     """Whether the value is taken from something of the same name."""
     return value is not None and any(
-        name in (getattr(n, "attr", None), getattr(n, "id", None), getattr(n, "value", None)) for n in ast.walk(value)
+        name in (getattr(n, "attr", None), getattr(n, "id", None), getattr(n, "value", None)) for n in walk(value)
     )

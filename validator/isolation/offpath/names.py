@@ -1,0 +1,154 @@
+"""What the names of a tree's modules mean: facts of the text, the same for every way of being off."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+from validator.isolation.offpath.constants import name_of
+from validator.isolation.offpath.place import Place
+from validator.isolation.offpath.scopes import FunctionNode, bound_names, walk_scope
+from validator.isolation.source import Sources
+from validator.isolation.syntax import walk
+
+__all__ = ["Function", "Names", "decorated", "decorator_name"]
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A function or method of the tree."""
+
+    path: str
+    node: FunctionNode
+    class_name: str = ""
+
+    @property
+    def qualified(self) -> str:
+        """`Class.method` or `function`."""
+        return f"{self.class_name}.{self.node.name}" if self.class_name else self.node.name
+
+
+class Names:
+    """Answers about the modules of one tree; each module is looked at once."""
+
+    def __init__(self, sources: Sources) -> None:
+        self.sources = sources
+        self._bindings: dict[str, dict[str, list[ast.AST]]] = {}
+        self._properties: dict[str, bool] = {}
+
+    def bindings(self, path: str) -> dict[str, list[ast.AST]]:
+        """Module-level name → the nodes that bind it, anywhere in the module's own scope."""
+        if path not in self._bindings:
+            found: dict[str, list[ast.AST]] = {}
+            module = self.sources.parse(path).module
+            for node in walk_scope(module.body) if module else ():
+                if isinstance(node, ast.stmt) and not isinstance(node, _BLOCKS):
+                    for name in bound_names([node]):
+                        found.setdefault(name, []).append(node)
+                elif isinstance(node, _BLOCKS):
+                    for name in _header_names(node):
+                        found.setdefault(name, []).append(node)
+            self._bindings[path] = found
+        return self._bindings[path]
+
+    def binds(self, path: str, name: str) -> bool:
+        """Whether the module binds the name itself (and so hides a builtin)."""
+        return name in self.bindings(path)
+
+    def imported(self, path: str, node: ast.ImportFrom, name: str) -> tuple[str, str] | None:
+        """(path, name) that a `from` import binds to `name`."""
+        original = next((a.name for a in node.names if (a.asname or a.name) == name), None)
+        module = self.sources.module_path(self.sources.resolve(path, node))
+        return (module, original) if module and original else None
+
+    def module_of(self, path: str, dotted: str, place: Place | None = None) -> str | None:
+        """Path of the module that a dotted expression in this file means, None when it means none of the tree's."""
+        first, _, rest = dotted.partition(".")
+        nodes = self.bindings(path).get(first, [])
+        if place and place.local(first):
+            nodes = [place.imports[first]] if first in place.imports else []
+        if not nodes or not all(isinstance(n, ast.Import | ast.ImportFrom) for n in nodes):
+            return None
+        name = ""
+        for node in nodes:
+            if isinstance(node, ast.Import):
+                alias = next((a for a in node.names if a.asname == first), None)
+                name = alias.name if alias else first
+            elif isinstance(node, ast.ImportFrom):
+                original = next((a.name for a in node.names if (a.asname or a.name) == first), first)
+                name = f"{self.sources.resolve(path, node)}.{original}"
+        return self.sources.module_path(f"{name}.{rest}" if rest else name)
+
+    def computed(self, name: str) -> bool:
+        """Whether some class of the tree defines a property of this name that is not known to be free of effects."""
+        if name not in self._properties:
+            paths = self.sources.properties().get(name, ())
+            self._properties[name] = not all(self._plain_property(p, name) for p in paths)
+        return self._properties[name]
+
+    def _plain_property(self, path: str, name: str) -> bool:
+        """Whether every property of this name in the file only returns something free of calls."""
+        module = self.sources.parse(path).module
+        for node in walk(module) if module else ():
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == name:
+                body = [s for s in node.body if not _docstring(s)]
+                if len(body) != 1 or not isinstance(body[0], ast.Return):
+                    return False
+                if any(isinstance(n, ast.Call | ast.Await | ast.Yield) for n in walk(body[0])):
+                    return False
+        return module is not None
+
+    def function(self, path: str, name: str, depth: int = 0) -> Function | None:
+        """The function that a module-level name means, when that is one for sure."""
+        nodes = self.bindings(path).get(name, [])
+        if len(nodes) != 1 or depth > 5 or self.binds(path, "*"):
+            return None
+        node = nodes[0]
+        if isinstance(node, ast.FunctionDef):
+            return Function(path, node)
+        if isinstance(node, ast.ImportFrom):
+            target = self.imported(path, node, name)
+            return self.function(*target, depth + 1) if target else None
+        return None
+
+    def method(self, place: Place, name: str) -> Function | None:
+        """The method of this class, when no other class of the tree defines one of that name."""
+        if self.sources.defines(name) != 1:
+            return None
+        for node in self.bindings(place.path).get(place.class_name, []):
+            if isinstance(node, ast.ClassDef):
+                for item in node.body:
+                    if isinstance(item, ast.FunctionDef) and item.name == name:
+                        return Function(place.path, item, place.class_name)
+        return None
+
+
+_BLOCKS = (
+    ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Try, ast.Match,
+    *((ast.TryStar,) if hasattr(ast, "TryStar") else ()),
+)  # fmt: skip
+
+
+def _header_names(node: ast.AST) -> list[str]:
+    """Names that a compound statement's header binds."""
+    parts: list[ast.AST] = []
+    if isinstance(node, ast.For | ast.AsyncFor):
+        parts = [node.target]
+    elif isinstance(node, ast.With | ast.AsyncWith):
+        parts = [i.optional_vars for i in node.items if i.optional_vars]
+    elif isinstance(node, ast.If | ast.While):
+        parts = [node.test]
+    return [n.id for p in parts for n in walk(p) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
+
+
+def decorator_name(node: ast.expr) -> str:
+    """Last part of a decorator's name, called or not."""
+    return name_of(node.func if isinstance(node, ast.Call) else node).split(".")[-1]
+
+
+def decorated(node: FunctionNode, *names: str) -> bool:
+    return any(decorator_name(d) in names for d in node.decorator_list)
+
+
+def _docstring(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
