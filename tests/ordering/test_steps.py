@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from validator.manifest.contract import Argument, KernelContract, Launch, Role, Step, StepLaunch
-from validator.ordering.audit import assemble, audit_program
+from validator.ordering.assembly import assemble
+from validator.ordering.audit import audit_program
 from validator.ordering.steps import apply_steps
 from validator.verdict.model import Status
 

@@ -6,7 +6,8 @@ import pytest
 
 from validator.ordering.dataflow import Flow
 from validator.ordering.program import Const, Guard, Op, Special
-from validator.ordering.threads import Agreement, Threads, describe
+from validator.ordering.threads import Agreement, Threads
+from validator.ordering.threadset import describe
 
 ALL = (1 << 1024) - 1
 

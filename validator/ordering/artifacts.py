@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from validator.errors import ValidatorError
 from validator.manifest.contract import KernelContract, Step, match_contract
 from validator.ordering.ahead import compiled_later
-from validator.ordering.audit import assemble
+from validator.ordering.assembly import assemble
 from validator.ordering.batch import Batch, Outcome, Settings, Text, Work, audit_batch
 from validator.ordering.result import Audit, KernelAudit, Skipped
 from validator.ordering.spread import spread
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from validator.ordering.sass.cache import ResultCache
     from validator.ordering.sass.containers import Found
     from validator.ordering.sass.reader import Looked
+    from validator.ordering.sass.settlement import Surveyed
     from validator.ordering.sass.tools import Tools
 
 __all__ = ["Artifact", "Progress", "audit_artifacts"]
@@ -81,7 +82,7 @@ def audit_artifacts(
     run = _Run([Artifact(*item) for item in artifacts], Settings(contracts, globs), progress, cache)
     for outcome in spread(audit_batch, run.batches(_BATCH if jobs > 1 else 4 * _BATCH), jobs, _size):
         run.take(outcome)
-    kernels = [kernel for file in run.files for kernel in file.kernels]
+    kernels = [kernel for file in run.files for kernel in (*file.kernels, *_settled(file, contracts))]
     skipped = [item for file in run.files for item in file.skipped]
     tools = {tool: version for file in run.files for tool, version in file.tools.items()}
     judged, findings = apply_steps(kernels, contracts, steps) if steps else (kernels, ())
@@ -92,12 +93,23 @@ def _size(batch: Batch) -> int:
     return batch.bytes
 
 
+def _settled(file: _File, contracts: tuple[KernelContract, ...]) -> Iterator[KernelAudit]:
+    if file.settled:
+        from validator.ordering.settled import audit_settled
+
+        for kernel in file.settled:
+            yield audit_settled(kernel, match_contract(contracts, kernel.name, kernel.demangled))
+
+
 @dataclass(slots=True)
 class _File:
     """What is known of one artifact so far."""
 
     artifact: Artifact
     kernels: list[KernelAudit] = field(default_factory=list)
+    """That were lowered."""
+    settled: list[Surveyed] = field(default_factory=list)
+    """That needed not be."""
     skipped: list[Skipped] = field(default_factory=list)
     tools: dict[str, str] = field(default_factory=dict)
     key: str | None = None
@@ -166,7 +178,9 @@ class _Run:
                 yield Text(number, piece.artifact, piece.data)
             else:
                 looked = reading.survey(piece)
-                self._kernels += reading.settle(looked)
+                settled = [item.settled() for item in looked if not item.lower]
+                file.settled += settled
+                self._kernels += len(settled)
                 yield from reading.portions(piece, [item for item in looked if item.lower])
 
     # -- results -----------------------------------------------------------------------------------------------------
@@ -189,14 +203,14 @@ class _Run:
 
     def _close(self, file: _File) -> None:
         self._closed += 1
-        if not file.kernels and not file.skipped and not self._settings.globs:
+        if not (file.kernels or file.settled or file.skipped) and not self._settings.globs:
             hint = "name a file that holds PTX or machine code"
             file.skipped.append(Skipped(file.artifact.name, "holds no kernel", hint))
         if file.key is not None and not file.skipped and self._cache is not None:
             # What was skipped may be readable next time: a tool that was missing or took too long.
             from validator.ordering.sass.cache import Stored
 
-            self._cache.put(file.key, Stored(tuple(file.kernels), (), file.tools))
+            self._cache.put(file.key, Stored(tuple(file.kernels), file.settled, file.tools))
 
     # -- cache -------------------------------------------------------------------------------------------------------
 
@@ -222,8 +236,8 @@ class _Run:
         if stored is None:
             return False
         file.key = None
-        self._kernels += len(stored.kernels)
-        file.kernels, file.skipped, file.tools = list(stored.kernels), list(stored.skipped), stored.tools
+        self._kernels += len(stored.kernels) + len(stored.settled)
+        file.kernels, file.settled, file.tools = list(stored.kernels), stored.settled, stored.tools
         return True
 
 
@@ -260,16 +274,6 @@ class _Binary:
         except SassError as error:
             self._file.skipped.append(Skipped(piece.artifact, str(error)))
             return []
-
-    def settle(self, looked: Iterable[Looked]) -> int:
-        """Audits what needs no lowering; how many these were."""
-        from validator.ordering.settled import audit_settled
-
-        settled = [item.settled() for item in looked if not item.lower]
-        for kernel in settled:
-            contract = match_contract(self._settings.contracts, kernel.name, kernel.demangled)
-            self._file.kernels.append(audit_settled(kernel, contract))
-        return len(settled)
 
     def portions(self, piece: Found, looked: Sequence[Looked]) -> Iterator[Work]:
         """Kernels to lower, a batch at most in each portion."""

@@ -1,26 +1,26 @@
-"""The audit of one kernel and of a set of kernels: facts in, rows, findings and a status out."""
+"""The audit of one kernel: facts in, rows, findings and a status out."""
 
 from __future__ import annotations
 
 import gc
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 
 from validator.manifest.contract import KernelContract, Role
+from validator.ordering.assembly import in_order, status_of
+from validator.ordering.excerpts import excerpts
 from validator.ordering.facts import Facts
 from validator.ordering.judge import Judgement
 from validator.ordering.leaving import leaves_unwaited, triggers_early
 from validator.ordering.memory import Touch
 from validator.ordering.moving import movable
 from validator.ordering.program import EventKind, Program
-from validator.ordering.result import AccessRow, Audit, KernelAudit, ParamRef, Skipped, WaitRow
+from validator.ordering.result import AccessRow, KernelAudit, ParamRef, WaitRow
 from validator.ordering.rules import CHECKS
-from validator.ordering.sass.moved import moved_findings
 from validator.verdict.model import Finding, Severity, Status
 
-__all__ = ["assemble", "audit_program", "grouped_findings", "status_of"]
+__all__ = ["audit_program"]
 
 
 @contextmanager
@@ -46,7 +46,7 @@ def audit_program(
 ) -> KernelAudit:
     """Audit one kernel under its contract (None: nothing is declared)."""
     facts = Facts(program, contract, artifact)
-    findings = _sorted(f for check in CHECKS for f in check(facts))
+    findings = in_order(f for check in CHECKS for f in check(facts))
     status = status_of(findings)
     if not facts.touches and not findings and not any(e.kind is EventKind.GRID_TRIGGER for e in program.events):
         status = Status.NOT_APPLICABLE
@@ -76,66 +76,7 @@ def audit_program(
         resources=dict(getattr(program, "resources", {})),
         always_waits=bool(facts.waits) and not leaves_unwaited(facts),
         triggers_early=triggers_early(facts),
-    )
-
-
-def status_of(findings: Iterable[Finding]) -> Status:
-    """Refuted by any error, else unproven by anything undecided, else proven."""
-    severities = {f.severity for f in findings}
-    if Severity.ERROR in severities:
-        return Status.REFUTED
-    return Status.UNPROVEN if Severity.UNPROVEN in severities else Status.PROVEN
-
-
-def assemble(
-    kernels: Iterable[KernelAudit],
-    skipped: Iterable[Skipped] = (),
-    findings: Iterable[Finding] = (),
-    tools: Mapping[str, str] | None = None,
-) -> Audit:
-    """Everything of one run, sorted, with findings over the whole set."""
-    ordered = tuple(sorted(kernels, key=lambda k: (k.artifact, k.name, k.arch, k.isa, k.digest)))
-    over_all = (*findings, *moved_findings(ordered), *grouped_findings(ordered))
-    return Audit(
-        ordered, tuple(sorted(skipped, key=lambda s: (s.artifact, s.reason))), _sorted(over_all), dict(tools or {})
-    )
-
-
-def grouped_findings(kernels: Sequence[KernelAudit]) -> tuple[Finding, ...]:
-    """The same broken rule on the same memory in several kernels, as one note with the true count."""
-    groups: dict[tuple[str, ...], list[tuple[KernelAudit, Finding]]] = {}
-    for kernel in kernels:
-        for item in kernel.findings:
-            if item.rule.startswith("order/early") and item.severity is Severity.ERROR:
-                groups.setdefault((item.rule, *item.identity[3:]), []).append((kernel, item))
-    result: list[Finding] = []
-    for key, members in sorted(groups.items()):
-        names = sorted({k.name for k, _ in members})
-        if len(names) < 2:
-            continue
-        first = members[0][1]
-        result.append(
-            replace(
-                first,
-                severity=Severity.NOTE,
-                message=f"the same pattern stands in {len(names)} kernels: {first.message}",
-                fix=f"mend all of them: {', '.join(names[:10])}" + (" and others" if len(names) > 10 else ""),
-                steps=(),
-                identity=("pattern", *key),
-                count=sum(f.count for _, f in members),
-                others=tuple(f.where for _, f in members[1:]),
-            )
-        )
-    return tuple(result)
-
-
-def _sorted(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    rank = list(Severity)
-    return tuple(
-        sorted(
-            findings,
-            key=lambda f: (rank.index(f.severity), f.rule, f.where.path, f.where.line or 0, f.where.pc or 0, f.message),
-        )
+        excerpts=excerpts(program, findings),
     )
 
 

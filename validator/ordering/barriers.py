@@ -15,13 +15,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-import numpy as np
-
 from validator.ordering.masks import Masks, Turn
 from validator.ordering.mbarriers import Mbarriers
 from validator.ordering.program import Event, EventKind
 from validator.ordering.provenance import Provenance
-from validator.ordering.threads import describe
+from validator.ordering.threadset import describe
 
 __all__ = ["Barriers", "Carrier", "carrier_text"]
 
@@ -106,18 +104,13 @@ class Barriers:
             return {"cluster": everyone}
         if not event.barrier:
             return {"0": everyone}
-        total: np.ndarray[tuple[int], np.dtype[np.int64]] | None = None
-        for operand in event.barrier:
-            value = self.threads.value(operand, event.index)
-            if not isinstance(value, np.ndarray):
-                return {"?": everyone}
-            total = value if total is None else total + value
-        if total is None:
+        numbers = self.threads.sums(event.barrier, event.index)
+        if numbers is None:
             return {"?": everyone}
-        if (total == total[0]).all():
-            return {str(int(total[0])): everyone}
+        if len(set(numbers)) == 1:
+            return {str(numbers[0]): everyone}
         names: dict[Name, int] = {}
-        for thread, number in enumerate(total.tolist()):
+        for thread, number in enumerate(numbers):
             names[str(number)] = names.get(str(number), 0) | 1 << thread
         return names
 

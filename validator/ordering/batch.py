@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from validator.errors import ValidatorError
 from validator.manifest.contract import KernelContract, match_contract
-from validator.ordering.audit import audit_program
 from validator.ordering.program import Program
 from validator.ordering.result import KernelAudit, Skipped
 
@@ -139,6 +138,8 @@ def _codes(codes: Sequence[tuple[Part, Code]], settings: Settings) -> None:
 
 
 def _audit(part: Part, program: Program, settings: Settings, artifact: str, readable: str, digest: str) -> None:
+    from validator.ordering.audit import audit_program
+
     contract = match_contract(settings.contracts, program.name, readable)
     try:
         part.kernels.append(audit_program(program, contract, artifact=artifact, demangled=readable, digest=digest))

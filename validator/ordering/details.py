@@ -5,13 +5,13 @@ early     [{access, memory, role, allowed, count, instruction, at, reason}]   be
 movable   the same: behind the wait here, where a compiler may move it
 accesses  the same: all of global memory
 resources {registers, stack bytes, shared bytes}, where the artifact says so
+excerpts  [{finding, at, text, mark}]: the instructions around a finding; `mark` is the line that is meant, from 0
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from validator.ordering.facts import place
 from validator.ordering.result import AccessRow, KernelAudit, WaitRow
 
 __all__ = ["kernel_details"]
@@ -25,11 +25,12 @@ def kernel_details(kernel: KernelAudit) -> dict[str, Any]:
         "movable": [_row(r) for r in kernel.movable],
         "accesses": [_row(r) for r in kernel.accesses],
         "resources": dict(kernel.resources),
+        "excerpts": [{"finding": x.finding, "at": x.at, "text": x.text, "mark": x.mark} for x in kernel.excerpts],
     }
 
 
 def _wait(wait: WaitRow) -> dict[str, Any]:
-    return {"kind": wait.kind, "text": wait.text, "at": place(wait.line)}
+    return {"kind": wait.kind, "text": wait.text, "at": str(wait.line)}
 
 
 def _row(row: AccessRow) -> dict[str, Any]:
@@ -40,6 +41,6 @@ def _row(row: AccessRow) -> dict[str, Any]:
         "allowed": row.allowed,
         "count": row.count,
         "instruction": row.instruction,
-        "at": place(row.lines[0]) if row.lines else "",
+        "at": str(row.lines[0]) if row.lines else "",
         "reason": row.reason,
     }

@@ -14,14 +14,15 @@ from validator.ordering.judge import Judgement, judge
 from validator.ordering.masks import Masks
 from validator.ordering.memory import Declarations, Touch, touches
 from validator.ordering.polls import Poll, fences, find_polls
-from validator.ordering.program import Event, EventKind, Isa, Line, Program
+from validator.ordering.program import HARMLESS_CALLS, Event, EventKind, Isa, Program
 from validator.ordering.provenance import Provenance
 from validator.ordering.slices import LoadSlices
-from validator.ordering.threads import Threads, describe
+from validator.ordering.threads import Threads
+from validator.ordering.threadset import describe
 from validator.ordering.waits import Order, grid_order
 from validator.verdict.model import Location, Severity
 
-__all__ = ["HARMLESS_CALLS", "Early", "Facts", "place"]
+__all__ = ["Early", "Facts"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,19 +35,6 @@ class Early:
     judgement: Judgement
     flag: str = ""
     """The flag that was to be polled first; empty when the grid wait is what is missing."""
-
-
-def place(line: Line) -> str:
-    """A place as a person would say it."""
-    if line.file is not None and line.line is not None:
-        name = line.file.replace("\\", "/").rpartition("/")[2]
-        inlined = (
-            f", inlined at {line.inlined_at[0].rpartition('/')[2]}:{line.inlined_at[1]}" if line.inlined_at else ""
-        )
-        return f"{name}:{line.line}{inlined}"
-    if line.pc is not None:
-        return f"offset 0x{line.pc:x}"
-    return f"line {line.text}" if line.text is not None else "an unknown place"
 
 
 def _fixed_block(program: Program, contract: KernelContract | None) -> tuple[int, int, int] | None:
@@ -70,9 +58,6 @@ def _masks(flow: Flow, block: tuple[int, int, int] | None) -> Masks:
             break
     return masks
 
-
-HARMLESS_CALLS = frozenset({"vprintf", "__assertfail", "__assert_fail", "malloc", "free", "cnpGetErrorName"})
-"""Runtime functions that wait for nothing and touch no argument of the kernel but what they are handed to print."""
 
 _CALLED = "a function that is not looked into is called before it, and may wait"
 
@@ -261,11 +246,11 @@ class Facts:
     def where(self, index: int) -> Location:
         """The place of an instruction in the artifact."""
         line = self.program.line(index)
-        source = place(line) if line.file is not None and line.line is not None else ""
+        source = str(line) if line.file is not None and line.line is not None else ""
         return Location(self.artifact, line=line.text, pc=line.pc, kernel=self.program.name, source=source)
 
     def at(self, index: int) -> str:
-        return place(self.program.line(index))
+        return str(self.program.line(index))
 
     def path(self, early: Early, limit: int = 12) -> tuple[str, ...]:
         """Steps from the entry to an early access that pass nothing which orders it."""

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
-from validator.ordering.facts import Early, Facts
-from validator.ordering.memory import Touch
 from validator.rule import Rule
 from validator.verdict.model import Finding, Severity
+
+if TYPE_CHECKING:
+    from validator.ordering.facts import Early, Facts
+    from validator.ordering.memory import Touch
 
 __all__ = ["early_findings", "finding", "grouped", "role_line"]
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from validator.ordering.facts import Facts
+from typing import TYPE_CHECKING
+
 from validator.ordering.program import EventKind
+
+if TYPE_CHECKING:
+    from validator.ordering.facts import Facts
 
 __all__ = ["leaves_by_known_branches", "leaves_unwaited", "triggers_early"]
 

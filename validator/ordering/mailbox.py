@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from validator.manifest.contract import Role
 from validator.ordering.conditions import Conditions
 from validator.ordering.dataflow import registers
-from validator.ordering.facts import Facts
 from validator.ordering.polls import Again, passing_edges
 from validator.ordering.program import Op, Operand, Operation, Reg
 from validator.ordering.slices import Node, WordSlices
+
+if TYPE_CHECKING:
+    from validator.ordering.facts import Facts
 
 __all__ = ["Unchecked", "unchecked_uses"]
 

@@ -11,12 +11,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from heapq import heappop, heappush
+from typing import TYPE_CHECKING
 
 from validator.ordering.dataflow import Flow
 from validator.ordering.program import Edge, Event, EventKind
 from validator.ordering.remembered import remembering_edges
 from validator.ordering.slices import first_value
-from validator.ordering.threads import Threads
+
+if TYPE_CHECKING:
+    from validator.ordering.threads import Threads
 
 __all__ = ["Clears", "FirstTurns", "Masks", "Turn"]
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from validator.ordering.facts import Facts
+from typing import TYPE_CHECKING
+
 from validator.ordering.memory import Touch
+
+if TYPE_CHECKING:
+    from validator.ordering.facts import Facts
 
 __all__ = ["movable"]
 

@@ -6,12 +6,15 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
-from validator.ordering.facts import Facts
 from validator.ordering.masks import Clears
 from validator.ordering.program import Event, EventKind
 from validator.ordering.shared import Shared, SharedAccess
 from validator.ordering.waits import Order
+
+if TYPE_CHECKING:
+    from validator.ordering.facts import Facts
 
 __all__ = ["Pipeline"]
 

@@ -18,6 +18,7 @@ from enum import Enum, IntEnum, StrEnum, auto
 from typing import Protocol
 
 __all__ = [
+    "HARMLESS_CALLS",
     "Access",
     "Block",
     "Const",
@@ -267,6 +268,16 @@ class Line:
     inlined_at: tuple[str, int] | None = None
     """Where the inlined function was called, outermost."""
 
+    def __str__(self) -> str:
+        """As a person would say it."""
+        if self.file is not None and self.line is not None:
+            name, called = self.file.replace("\\", "/").rpartition("/")[2], self.inlined_at
+            inlined = f", inlined at {called[0].rpartition('/')[2]}:{called[1]}" if called else ""
+            return f"{name}:{self.line}{inlined}"
+        if self.pc is not None:
+            return f"offset 0x{self.pc:x}"
+        return f"line {self.text}" if self.text is not None else "an unknown place"
+
 
 @dataclass(frozen=True, slots=True)
 class Access:
@@ -280,6 +291,10 @@ class Access:
     """Bytes one thread touches; None when not static."""
     tensormap: bool = False
     """The address is that of a TMA descriptor; the memory is what the descriptor maps."""
+
+
+HARMLESS_CALLS = frozenset({"vprintf", "__assertfail", "__assert_fail", "malloc", "free", "cnpGetErrorName"})
+"""Runtime functions that wait for nothing and touch no argument of the kernel but what they are handed to print."""
 
 
 @dataclass(slots=True)

@@ -6,7 +6,7 @@ from validator.manifest.contract import KernelContract
 from validator.ordering.program import Isa, Line
 from validator.ordering.result import KernelAudit, WaitRow
 from validator.ordering.rules import no_wait
-from validator.ordering.sass import SassKernel, Settlement
+from validator.ordering.sass.settlement import Settlement, Surveyed
 from validator.verdict.model import Finding, Location, Severity, Status
 
 __all__ = ["audit_settled"]
@@ -14,7 +14,7 @@ __all__ = ["audit_settled"]
 _NOT_RUN = "only opcodes were looked at: rules on flags, asynchronous copies and non-coherent loads were not run"
 
 
-def audit_settled(kernel: SassKernel, contract: KernelContract | None) -> KernelAudit:
+def audit_settled(kernel: Surveyed, contract: KernelContract | None) -> KernelAudit:
     """A kernel that was not lowered; `kernel.scan.settlement` says why it need not be."""
     scan = kernel.scan
     pdl = contract.launch.pdl if contract is not None else None
@@ -46,7 +46,7 @@ def audit_settled(kernel: SassKernel, contract: KernelContract | None) -> Kernel
     )
 
 
-def _launch_unknown(kernel: SassKernel) -> Finding:
+def _launch_unknown(kernel: Surveyed) -> Finding:
     return Finding(
         rule=no_wait.RULE.id,
         severity=Severity.UNPROVEN,

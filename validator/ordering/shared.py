@@ -10,10 +10,13 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
-from validator.ordering.facts import Facts
 from validator.ordering.program import Access, Direction, Event, EventKind, Op, Operand, Operation, Reg, Space
 from validator.ordering.provenance import Root
+
+if TYPE_CHECKING:
+    from validator.ordering.facts import Facts
 
 __all__ = ["Region", "Shared", "SharedAccess"]
 

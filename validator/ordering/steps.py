@@ -20,7 +20,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from validator.manifest.contract import KernelContract, Role, Step, StepLaunch, match_contract
-from validator.ordering.audit import status_of
+from validator.ordering.assembly import status_of
 from validator.ordering.program import Isa
 from validator.ordering.result import AccessRow, KernelAudit
 from validator.ordering.rules import early_async_copy, early_atomic, early_read, early_write, role_too_generous

@@ -21,9 +21,10 @@ import numpy.typing as npt
 from validator.ordering.dataflow import Flow
 from validator.ordering.program import Const, Guard, Op, Operand, Operation, Order, Special
 from validator.ordering.slices import Node, Solver
+from validator.ordering.threadset import DEFAULT_THREADS
 from validator.ordering.vectors import RULES, Vector, as_numbers, compared, lut, ones, signed, wrap
 
-__all__ = ["Agreement", "Threads", "describe"]
+__all__ = ["Agreement", "Threads"]
 
 
 class Agreement(Enum):
@@ -49,42 +50,9 @@ class Partial(NamedTuple):
 _Value = Vector | Partial | Agreement
 _UNIFORM, _BY_THREAD, _VARYING = Agreement.UNIFORM, Agreement.BY_THREAD, Agreement.VARYING
 
-DEFAULT_THREADS = 1024
-
 
 def _mask(bits: npt.NDArray[np.bool_]) -> int:
     return int.from_bytes(np.packbits(bits, bitorder="little").tobytes(), "little")
-
-
-def describe(mask: int, everyone: int) -> str:
-    """A set of threads in words: "all threads", "thread 0", "threads 0 to 31 and 96 to 127"."""
-    if mask == everyone:
-        return "all threads"
-    beyond = mask >> DEFAULT_THREADS
-    mask &= (1 << DEFAULT_THREADS) - 1
-    if beyond:
-        return f"{describe(mask, everyone)} and others of further rows" if mask else "threads of further rows"
-    warps = (everyone.bit_length() + 31) // 32
-    lanes = mask & 0xFFFFFFFF
-    if warps > 1 and lanes.bit_count() == 1 and mask == everyone & sum(lanes << 32 * warp for warp in range(warps)):
-        return f"lane {lanes.bit_length() - 1} of every warp"
-    parts: list[str] = []
-    position = 0
-    while mask >> position and len(parts) < 4:
-        rest = mask >> position
-        start = position + (rest & -rest).bit_length() - 1
-        run = mask >> start
-        length = (~run & (run + 1)).bit_length() - 1
-        stop = start + length - 1
-        open_end = stop == everyone.bit_length() - 1 and start > 0
-        parts.append(f"{start} and up" if open_end else str(start) if start == stop else f"{start} to {stop}")
-        position = stop + 1
-    if not parts:
-        return "no thread"
-    if mask >> position:
-        parts.append("…")
-    single = len(parts) == 1 and parts[0].isdigit()
-    return f"thread {parts[0]}" if single else f"threads {', '.join(parts)}"
 
 
 class Threads(Solver[_Value]):
@@ -141,6 +109,15 @@ class Threads(Solver[_Value]):
         if not isinstance(value, np.ndarray) or (value != value[0]).any():
             return None
         return int(value[0])
+
+    def sums(self, operands: Iterable[Operand], index: int) -> list[int] | None:
+        """Operands of instruction `index` added up, thread by thread; None when one is not known."""
+        values = [self.value(operand, index) for operand in operands]
+        known = [value for value in values if isinstance(value, np.ndarray)]
+        if len(known) < len(values) or not known:
+            return None
+        numbers: list[int] = np.sum(known, axis=0).tolist()
+        return numbers
 
     def holds(self, guard: Guard | None, index: int) -> tuple[int, int]:
         """(threads for which a guard may hold, threads for which it may not)."""

@@ -16,7 +16,7 @@ from validator.ordering.barriers import Barriers, Carrier, carrier_text
 from validator.ordering.masks import Clears, Masks, Turn
 from validator.ordering.program import Event, EventKind
 from validator.ordering.result import WaitRow
-from validator.ordering.threads import describe
+from validator.ordering.threadset import describe
 
 __all__ = ["Order", "grid_order"]
 

@@ -13,10 +13,11 @@ import pytest
 from validator.manifest.contract import KernelContract
 from validator.ordering.artifacts import Artifact, audit_artifacts
 from validator.ordering.result import Skipped
-from validator.ordering.sass import Limits, SassError, Tools, read_binary
-from validator.ordering.sass.containers import find_binaries
+from validator.ordering.sass.containers import Limits, find_binaries
 from validator.ordering.sass.elf import Cubin
-from validator.ordering.sass.tools import INSTALL_HINT, run_tool
+from validator.ordering.sass.errors import SassError
+from validator.ordering.sass.reader import read_binary
+from validator.ordering.sass.tools import INSTALL_HINT, Tools, run_tool
 
 from .conftest import LABELLED, ROOT, SOURCES
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from types import ModuleType
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
-from validator.ordering.facts import Facts
 from validator.ordering.rules import (
     async_copy_not_waited,
     barrier_in_divergent_code,
@@ -33,6 +32,9 @@ from validator.ordering.rules import (
 )
 from validator.rule import Rule
 from validator.verdict.model import Finding
+
+if TYPE_CHECKING:
+    from validator.ordering.facts import Facts
 
 __all__ = ["CHECKS", "MODULES", "RULES", "STEP_MODULES"]
 
@@ -63,6 +65,6 @@ STEP_MODULES: tuple[ModuleType, ...] = (role_too_generous, hoisted_load, lost_pr
 
 RULES: tuple[Rule, ...] = tuple(cast(Rule, module.RULE) for module in (*MODULES, *STEP_MODULES))
 
-Check = Callable[[Facts], Iterable[Finding]]
+Check = Callable[["Facts"], Iterable[Finding]]
 
 CHECKS: tuple[Check, ...] = tuple(cast(Check, module.check) for module in MODULES)

@@ -17,13 +17,16 @@ it into its first turns, later stages are not told apart); copies into another C
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-from validator.ordering.facts import Facts
 from validator.ordering.findings import finding
 from validator.ordering.pipeline import Pipeline
 from validator.ordering.shared import Shared, SharedAccess
 from validator.rule import Rule
 from validator.verdict.model import Finding, Severity
+
+if TYPE_CHECKING:
+    from validator.ordering.facts import Facts
 
 __all__ = ["RULE", "check"]
 

@@ -14,11 +14,14 @@ Not seen: who really writes the flag; that is the contract's word.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-from validator.ordering.facts import Facts
 from validator.ordering.findings import finding
 from validator.rule import Rule
 from validator.verdict.model import Finding, Severity
+
+if TYPE_CHECKING:
+    from validator.ordering.facts import Facts
 
 __all__ = ["RULE", "check"]
 

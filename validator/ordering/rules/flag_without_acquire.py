@@ -15,14 +15,17 @@ Not seen: polls that are not loops in this kernel, and flags without the role `f
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from validator.manifest.contract import Role
-from validator.ordering.facts import Facts
 from validator.ordering.findings import finding
 from validator.ordering.polls import ACQUIRES, Poll, fences
 from validator.ordering.program import Scope
 from validator.rule import Rule
 from validator.verdict.model import Finding, Severity
+
+if TYPE_CHECKING:
+    from validator.ordering.facts import Facts
 
 __all__ = ["RULE", "check"]
 

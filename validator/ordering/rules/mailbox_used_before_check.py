@@ -21,12 +21,15 @@ Not seen: which sentinel the sender uses, and whether the comparison is the righ
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-from validator.ordering.facts import Facts
 from validator.ordering.findings import finding
 from validator.ordering.mailbox import Unchecked, unchecked_uses
 from validator.rule import Rule
 from validator.verdict.model import Finding, Severity
+
+if TYPE_CHECKING:
+    from validator.ordering.facts import Facts
 
 __all__ = ["RULE", "check"]
 

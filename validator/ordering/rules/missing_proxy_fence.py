@@ -15,13 +15,16 @@ constant offset only.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-from validator.ordering.facts import Facts
 from validator.ordering.findings import finding
 from validator.ordering.program import Event, EventKind
 from validator.ordering.shared import Shared, SharedAccess
 from validator.rule import Rule
 from validator.verdict.model import Finding, Severity
+
+if TYPE_CHECKING:
+    from validator.ordering.facts import Facts
 
 __all__ = ["RULE", "check"]
 

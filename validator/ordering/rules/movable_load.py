@@ -15,14 +15,17 @@ Not seen: what a later ptxas does; audit every binary that ships.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-from validator.ordering.facts import Facts
 from validator.ordering.findings import finding
 from validator.ordering.memory import Touch
 from validator.ordering.moving import movable
 from validator.ordering.program import Isa
 from validator.rule import Rule
 from validator.verdict.model import Finding, Severity
+
+if TYPE_CHECKING:
+    from validator.ordering.facts import Facts
 
 __all__ = ["RULE", "check"]
 

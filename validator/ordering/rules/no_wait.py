@@ -19,11 +19,14 @@ Not seen: how the host really launches it.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-from validator.ordering.facts import Facts
 from validator.ordering.findings import finding
 from validator.rule import Rule
 from validator.verdict.model import Finding, Severity
+
+if TYPE_CHECKING:
+    from validator.ordering.facts import Facts
 
 __all__ = ["DECLARE_LAUNCH", "LAUNCH_UNKNOWN", "RULE", "check"]
 

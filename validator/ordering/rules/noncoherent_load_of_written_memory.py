@@ -14,12 +14,15 @@ Not seen: whether the addresses really meet; argument by argument, not byte by b
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-from validator.ordering.facts import Facts
 from validator.ordering.findings import finding
 from validator.ordering.memory import Touch
 from validator.rule import Rule
 from validator.verdict.model import Finding, Severity
+
+if TYPE_CHECKING:
+    from validator.ordering.facts import Facts
 
 __all__ = ["RULE", "check"]
 

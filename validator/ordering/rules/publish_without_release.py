@@ -16,15 +16,18 @@ Not seen: stores to a flag whose argument has no role `flag`; bulk stores, which
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from validator.manifest.contract import Role
-from validator.ordering.facts import Facts
 from validator.ordering.findings import finding
 from validator.ordering.memory import Touch
 from validator.ordering.polls import RELEASES, fences
 from validator.ordering.program import Const, EventKind, Scope
 from validator.rule import Rule
 from validator.verdict.model import Finding, Severity
+
+if TYPE_CHECKING:
+    from validator.ordering.facts import Facts
 
 __all__ = ["RULE", "check"]
 

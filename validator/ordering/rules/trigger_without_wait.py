@@ -17,12 +17,15 @@ Not seen: a step in which nothing further back can still be running; give `[[ste
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-from validator.ordering.facts import Facts
 from validator.ordering.findings import finding
 from validator.ordering.leaving import leaves_by_known_branches, leaves_unwaited
 from validator.rule import Rule
 from validator.verdict.model import Finding, Severity
+
+if TYPE_CHECKING:
+    from validator.ordering.facts import Facts
 
 __all__ = ["RULE", "check"]
 

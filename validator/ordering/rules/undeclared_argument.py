@@ -14,15 +14,18 @@ Not seen: nothing is guessed from names.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from validator.manifest.contract import Role
-from validator.ordering.facts import Facts
 from validator.ordering.findings import finding, role_line
 from validator.ordering.memory import Touch
 from validator.ordering.moving import movable
 from validator.ordering.program import Isa
 from validator.rule import Rule
 from validator.verdict.model import Finding, Severity
+
+if TYPE_CHECKING:
+    from validator.ordering.facts import Facts
 
 __all__ = ["RULE", "check"]
 

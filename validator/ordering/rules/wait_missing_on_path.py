@@ -15,12 +15,15 @@ Not seen: order carried by shuffles and votes, which order no memory; `__syncwar
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-from validator.ordering.facts import Early, Facts
 from validator.ordering.findings import finding
-from validator.ordering.threads import describe
+from validator.ordering.threadset import describe
 from validator.rule import Rule
 from validator.verdict.model import Finding, Severity
+
+if TYPE_CHECKING:
+    from validator.ordering.facts import Early, Facts
 
 __all__ = ["RULE", "check"]
 

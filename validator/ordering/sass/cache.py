@@ -16,11 +16,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from typing import Annotated
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
 from validator.manifest.contract import KernelContract
-from validator.ordering.result import KernelAudit, Skipped
+from validator.ordering.result import KernelAudit
+from validator.ordering.sass.settlement import Scan, Surveyed
 
 __all__ = ["ResultCache", "Stored"]
 
@@ -33,16 +35,56 @@ _LARGEST = 512 << 20
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """The audit of one file."""
+    """What was learnt of one file, all of it."""
 
-    kernels: tuple[KernelAudit, ...]
-    skipped: tuple[Skipped, ...] = ()
+    kernels: tuple[KernelAudit, ...] = ()
+    settled: list[Surveyed] = field(default_factory=list)
+    """Kernels that were not lowered: their audits follow from these, and thousands of them take a third of the time."""
     tools: dict[str, str] = field(default_factory=dict)
 
 
+_Place = Annotated[int, Field(ge=0)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """`Stored` as it is written: kernels share most of their words and many of their scans, which stand here once."""
+
+    kernels: tuple[KernelAudit, ...]
+    words: list[str]
+    scans: list[Scan]
+    settled: list[tuple[_Place, _Place, _Place, _Place, _Place, _Place]]
+    """Places of artifact, name, readable name, architecture and digest among the words, and of the scan."""
+    tools: dict[str, str]
+
+    @classmethod
+    def of(cls, stored: Stored) -> _Entry:
+        words: dict[str, int] = {}
+        scans: dict[Scan, int] = {}
+
+        def word(text: str) -> int:
+            return words.setdefault(text, len(words))
+
+        settled = [
+            (word(k.artifact), word(k.name), word(k.demangled), word(k.arch), word(k.digest),
+             scans.setdefault(k.scan, len(scans)))
+            for k in stored.settled
+        ]  # fmt: skip
+        return cls(stored.kernels, list(words), list(scans), settled, stored.tools)
+
+    def stored(self) -> Stored:
+        """Raises IndexError where a place is none."""
+        words, scans = self.words, self.scans
+        settled = [
+            Surveyed(words[artifact], words[name], words[readable], words[arch], words[digest], scans[scan])
+            for artifact, name, readable, arch, digest, scan in self.settled
+        ]
+        return Stored(self.kernels, settled, self.tools)
+
+
 @cache
-def _adapter() -> TypeAdapter[Stored]:
-    return TypeAdapter(Stored)
+def _adapter() -> TypeAdapter[_Entry]:
+    return TypeAdapter(_Entry)
 
 
 @cache
@@ -112,16 +154,16 @@ class ResultCache:
             raw = unpacker.decompress(path.read_bytes(), _LARGEST)
             if unpacker.unconsumed_tail:
                 return None
-            found = _adapter().validate_json(raw)
+            found = _adapter().validate_json(raw).stored()
             os.utime(path)
-        except (OSError, zlib.error, ValidationError, ValueError):
+        except (OSError, zlib.error, ValidationError, ValueError, IndexError):
             return None
         return found
 
     def put(self, key: str, stored: Stored) -> None:
         """Keeps a result. A folder that cannot be written to costs the next run time and nothing else."""
         path = self._path(key)
-        raw = zlib.compress(_adapter().dump_json(stored), 3)
+        raw = zlib.compress(_adapter().dump_json(_Entry.of(stored), exclude_defaults=True), 3)
         try:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".", delete=False) as out:

@@ -15,7 +15,8 @@ from validator.ordering.sass.elf import Cubin, Kernel
 from validator.ordering.sass.errors import SassError
 from validator.ordering.sass.lines import LineTable
 from validator.ordering.sass.program import SassProgram, digest_of
-from validator.ordering.sass.scan import Scan, check_agreement, scan
+from validator.ordering.sass.scan import check_agreement, scan
+from validator.ordering.sass.settlement import Scan, Surveyed
 from validator.ordering.sass.tools import INSTALL_HINT, Tools
 
 __all__ = [
@@ -38,18 +39,9 @@ SMALL = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class SassKernel:
+class SassKernel(Surveyed):
     """One kernel of a binary: lowered, or settled by its opcodes."""
 
-    artifact: str
-    """Path as given, `!`-separated inside archives and libraries."""
-    name: str
-    """Mangled."""
-    demangled: str
-    arch: str
-    digest: str
-    """sha256 of the machine code."""
-    scan: Scan
     program: SassProgram | None
     """None when the scan settles it."""
 

@@ -7,9 +7,6 @@ branch or a predicate before the wait all send the kernel to the full analysis.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from enum import StrEnum
-
 import numpy as np
 
 from validator.errors import Problem
@@ -17,47 +14,15 @@ from validator.ordering.sass.codes import CLASSES, Class, class_of
 from validator.ordering.sass.disassemble import Instruction
 from validator.ordering.sass.elf import Kernel
 from validator.ordering.sass.errors import SassError
+from validator.ordering.sass.settlement import Scan, Settlement
 
-__all__ = ["Scan", "Settlement", "check_agreement", "scan"]
+__all__ = ["check_agreement", "scan"]
 
 _WORD = 16
 _CLASS_OF = [Class(int(number)) for number in CLASSES]
 _FIRST_WITH_PDL = 90
 _ALWAYS = 7
 """Predicate field (bits 12 to 15) of an instruction that is not predicated: PT, not negated."""
-
-
-class Settlement(StrEnum):
-    """Why nothing in a kernel can be early."""
-
-    NO_PDL = "no-pdl"
-    """The architecture has no programmatic dependent launch."""
-    NO_PART = "no-part"
-    """Neither waits nor triggers: nothing is early unless its launch asks for programmatic dependent launch."""
-    NO_GLOBAL = "no-global"
-    """Touches no global memory and never triggers."""
-    WAITS_FIRST = "waits-first"
-    """Every path passes an unconditional wait before the first branch or global access."""
-
-
-@dataclass(frozen=True, slots=True)
-class Scan:
-    """Counts of static instructions by class, over the kernel's whole section."""
-
-    instructions: int
-    waits: int
-    triggers: int
-    accesses: int
-    """That may touch global memory."""
-    unknown: int
-    """Whose number the table does not have."""
-    always_waits: bool
-    """Shown by the first straight run alone; False is no proof of the contrary."""
-    triggers_early: bool
-    """A trigger stands before the wait in that run."""
-    settlement: Settlement | None
-    reason: str
-    """In words, empty when not settled."""
 
 
 def scan(kernel: Kernel, sm: int) -> Scan:
