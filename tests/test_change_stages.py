@@ -17,7 +17,7 @@ from tests.support.rule_fixtures import open_context, rule_fixture
 from validator.change.git import open_change
 from validator.policy.load import policy_from_tree
 from validator.stage import StageContext
-from validator.verdict.model import Finding, StageResult, Status, Strength
+from validator.verdict.model import Finding, Severity, StageResult, Status, Strength
 
 HONEST = rule_fixture("isolation/path-not-isolated", "good")
 MANIFEST = b"rfcs/fused-scale.toml"
@@ -100,6 +100,15 @@ def test_a_manifest_that_is_asked_for_but_is_not_there(opened: Opener) -> None:
     statuses, findings = settle(opened(rfc="rfcs/absent.toml"))
     assert statuses["scope/manifest"] is Status.REFUTED
     assert "there is no rfcs/absent.toml in the head" in [f.message for f in findings]
+
+
+def test_a_second_manifest_beside_the_one_that_is_asked_for_is_said_not_to_be_judged(opened: Opener) -> None:
+    second = Node(HONEST.head[MANIFEST].data.replace(b'id = "fused-scale"', b'id = "other"'))
+    statuses, findings = settle(opened({**HONEST.head, b"rfcs/other.toml": second}, rfc=MANIFEST.decode()))
+    assert statuses["scope/manifest"] is Status.PROVEN
+    (found,) = (f for f in findings if f.rule == "scope/several-manifests")
+    assert (found.where.path, found.severity) == ("rfcs/other.toml", Severity.WARNING)
+    assert "was not judged" in found.message
 
 
 def test_a_file_moved_out_of_shared_code_counts_under_its_old_name(opened: Opener) -> None:

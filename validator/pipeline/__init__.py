@@ -164,6 +164,8 @@ def _not_covered(result: StageResult, inputs: Inputs) -> tuple[str, ...]:
     claims = inputs.manifest.claims if inputs.manifest else ()
     if claims:
         said.append(f"what the author claims and nobody measured here: {', '.join(c.metric for c in claims)}")
+    if inputs.other_manifests:
+        said.append(f"manifests of this change that were not judged: {', '.join(inputs.other_manifests)}")
     said += [f"the view of the change is limited: {note}" for note in inputs.change.notes]
     return _distinct(said)
 

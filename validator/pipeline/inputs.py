@@ -57,6 +57,8 @@ class Inputs:
     """None: there is none that can be read; the scope stage says why."""
     manifest_path: str | None
     manifest_digest: str | None
+    other_manifests: tuple[str, ...] = ()
+    """Manifests that the change brings and that do not count."""
 
 
 def open_inputs(options: Options) -> Inputs:
@@ -78,6 +80,7 @@ def open_inputs(options: Options) -> Inputs:
         manifest=found.manifest,
         manifest_path=found.path,
         manifest_digest=digest(found.data) if found.data is not None else None,
+        other_manifests=found.others,
     )
 
 

@@ -35,6 +35,11 @@ class Lookup:
     lines: Mapping[Path, int] = field(default_factory=dict, repr=False)
     """Key path → 1-based line, of a readable manifest."""
 
+    @property
+    def others(self) -> tuple[str, ...]:
+        """Manifests that the change brings beside the one that counts."""
+        return () if self.path is None else tuple(path for path in self.brought if path != self.path)
+
     def line(self, *key: str) -> int | None:
         """1-based line of a key; None when it is not written there."""
         return self.lines.get(key)

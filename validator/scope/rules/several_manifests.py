@@ -1,7 +1,8 @@
 """The change brings several manifests.
 
 One change is judged by one manifest: with two, each could declare what the other needs. A change that edits the
-manifest of an earlier change is of this kind too.
+manifest of an earlier change is of this kind too. Where `--rfc` says which one counts, the others are listed: nothing
+that they declare was judged, and their paths are everybody's.
 
 To mend it, split the change, or say with `--rfc` which manifest counts.
 """
@@ -31,4 +32,13 @@ def check(context: StageContext) -> Iterator[Finding]:
             why="each could declare what the other needs",
             fix="split the change, or say with --rfc which one counts",
             identity=found.brought,
+        )
+    for path in found.others:
+        yield finding(
+            RULE,
+            path,
+            f"the change also brings {path}, which was not judged: {found.path} is the manifest that counts",
+            why="what it declares takes effect when it is merged, and nobody looked at it",
+            fix="split the change, or judge it again with that manifest",
+            severity=Severity.WARNING,
         )
