@@ -19,7 +19,7 @@ from validator.ordering.rules import no_wait
 from validator.report import sarif
 from validator.report.audit_contract import render_contract
 from validator.report.audit_drift import DriftError, compare, load_audit
-from validator.report.audit_json import audit_document, render_audit_json
+from validator.report.audit_json import audit_document, stream_audit_json
 from validator.report.audit_markdown import render_audit_markdown
 from validator.report.audit_sarif import render_audit_sarif
 from validator.report.audit_text import render_audit_text
@@ -150,7 +150,7 @@ def test_kernels_whose_launch_alone_is_open_are_counted_in_one_line():
     results = _check_sarif(json.loads(render_audit_sarif(audit)))
     assert len(results) == 7  # one template, five names, and the kernel that has something else
     assert sum(len(r.get("relatedLocations", ())) > 0 for r in results) == 6
-    assert len(json.loads(render_audit_json(audit))["kernels"]) == 1001
+    assert len(json.loads("".join(stream_audit_json(audit)))["kernels"]) == 1001
 
 
 def test_a_few_of_them_are_shown_one_by_one():
@@ -188,7 +188,10 @@ def test_family_names(name: str, family: str):
 
 
 def test_json_follows_its_schema_and_is_the_same_twice():
-    once, twice = render_audit_json(MIXED), render_audit_json(replace(MIXED, kernels=MIXED.kernels[::-1]))
+    once, twice = (
+        "".join(stream_audit_json(MIXED)),
+        "".join(stream_audit_json(replace(MIXED, kernels=MIXED.kernels[::-1]))),
+    )
     document = json.loads(once)
     jsonschema.Draft202012Validator(schema_of("audit")).validate(document)
     assert once == twice
@@ -223,7 +226,7 @@ def test_hostile_names_reach_no_format_unescaped():
     formats = [
         render_audit_text(audit),
         render_audit_markdown(audit),
-        render_audit_json(audit),
+        "".join(stream_audit_json(audit)),
         render_audit_sarif(audit),
     ]
     for text in [*formats, render_contract(audit)]:
@@ -355,12 +358,12 @@ def test_drift_names_what_changed():
     assert back["gone_early"] == ["a (sass, sm_90a): 1 fewer early read of x"]
     assert "1 more early read of x" in render_audit_text(after, drift)
     assert "vanished" in render_audit_markdown(after, drift)
-    assert json.loads(render_audit_json(after, drift))["drift"] == drift
+    assert json.loads("".join(stream_audit_json(after, drift)))["drift"] == drift
 
 
 def test_drift_of_the_same_audit_is_empty_and_pairs_kernels_of_one_name_by_artifact():
     twins = Audit((kernel(artifact="a.cubin"), kernel(artifact="b.cubin", status=Status.UNPROVEN)))
-    document = load_audit(render_audit_json(twins).encode(), "old.json")
+    document = load_audit("".join(stream_audit_json(twins)).encode(), "old.json")
     drift = compare(document, audit_document(twins))
     assert not any(drift.values())
     assert "Nothing changed" in render_audit_markdown(twins, drift)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,24 @@ def test_nothing_is_written_when_one_format_fails(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError):
         write_outputs(outputs, render)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_pieces_are_written_as_they_come_and_taken_back_when_one_fails(tmp_path: Path) -> None:
+    seen: list[int] = []
+
+    def pieces(last: bool) -> Iterator[str]:
+        for _ in range(3):
+            yield "x" * (1 << 20)
+            seen.append(sum(p.stat().st_size for p in tmp_path.iterdir()))
+        if last:
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        write_outputs([Output("json", tmp_path / "a")], lambda kind: pieces(True))
+    assert seen[0] >= 1 << 20
+    assert list(tmp_path.iterdir()) == []
+    write_outputs([Output("json", tmp_path / "a")], lambda kind: pieces(False))
+    assert (tmp_path / "a").stat().st_size == 3 << 20
 
 
 def test_files_are_replaced_and_devices_are_written_to(tmp_path: Path) -> None:

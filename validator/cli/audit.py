@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from validator.manifest.contract import KernelContract, Step
     from validator.ordering.result import Audit
@@ -82,8 +82,6 @@ def audit(
     verdict = verdict_of(result)
     if quiet:
         emit(f"{verdict.value}: {headline(result)}\n")
-    elif format_ == "json":
-        _stream(result, drift)
     else:
         emit(_render(result, drift, format_, interactive=True))
     return 0 if verdict.value == "pass" else 1
@@ -115,12 +113,12 @@ def _read(path: str, option: str) -> bytes:
         raise click.UsageError(f"{option} {path}: {error.strerror or error}") from None
 
 
-def _render(result: Audit, drift: DriftDocument | None, kind: str, *, interactive: bool = False) -> str:
-    """One format. Only what goes to stdout may be coloured and fitted to a terminal."""
+def _render(result: Audit, drift: DriftDocument | None, kind: str, *, interactive: bool = False) -> str | Iterable[str]:
+    """One format, JSON of thousands of kernels in pieces. Only what goes to stdout may be coloured and fitted to it."""
     if kind == "json":
-        from validator.report.audit_json import render_audit_json
+        from validator.report.audit_json import stream_audit_json
 
-        return render_audit_json(result, drift)
+        return stream_audit_json(result, drift)
     if kind == "markdown":
         from validator.report.audit_markdown import render_audit_markdown
 
@@ -137,12 +135,3 @@ def _render(result: Audit, drift: DriftDocument | None, kind: str, *, interactiv
     if interactive:
         return render_audit_text(result, drift, paint_for(sys.stdout), width_of(sys.stdout))
     return render_audit_text(result, drift)
-
-
-def _stream(result: Audit, drift: DriftDocument | None) -> None:
-    """JSON of thousands of kernels goes out piece by piece."""
-    from validator.cli.output import emit
-    from validator.report.audit_json import stream_audit_json
-
-    for piece in stream_audit_json(result, drift):
-        emit(piece)

@@ -7,7 +7,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
@@ -67,30 +67,43 @@ def _targets(outputs: Sequence[Output]) -> list[Problem]:
     return problems
 
 
-def write_outputs(outputs: Sequence[Output], render: Callable[[str], str]) -> None:
-    """Render every format, then put all files in place by renames: an error or Ctrl-C before leaves nothing behind."""
-    rendered = [(output.path, render(output.format)) for output in outputs]
+def write_outputs(outputs: Sequence[Output], render: Callable[[str], str | Iterable[str]]) -> None:
+    """Write every format, then put all files in place by renames: an error or Ctrl-C before leaves nothing behind.
+
+    `render`: the text of a format, or its pieces where it is too long to be held.
+    """
+    # A device or a pipe cannot be replaced: it takes the text last, when the files are complete.
+    replaced = [(o, not o.path.exists() or o.path.is_file()) for o in outputs]
     with contextlib.ExitStack() as stack:
-        staged = [(_stage(path, text, stack), path) for path, text in rendered]
+        staged = [(_stage(o.path, render(o.format), stack), o.path) for o, file in replaced if file]
+        for output in (o for o, file in replaced if not file):
+            with _said(output.path), output.path.open("w", encoding="utf-8") as stream:
+                _write(stream, render(output.format))
         for name, path in staged:
-            if name is not None:
-                os.replace(name, path)
+            os.replace(name, path)
 
 
-def _stage(path: Path, text: str, stack: contextlib.ExitStack) -> str | None:
-    """Write beside the target, to be removed when anything fails; None when the target itself took the text."""
-    try:
-        if path.exists() and not path.is_file():  # a device or a pipe cannot be replaced
-            path.write_text(text, "utf-8")
-            return None
+def _stage(path: Path, text: str | Iterable[str], stack: contextlib.ExitStack) -> str:
+    """Write beside the target, to be removed when anything fails."""
+    with _said(path):
         handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
         stack.callback(Path(name).unlink, missing_ok=True)
         with open(handle, "w", encoding="utf-8", newline="\n") as stream:
-            stream.write(text)
+            _write(stream, text)
         os.chmod(name, 0o666 & ~_umask())
+    return name
+
+
+def _write(stream: TextIO, text: str | Iterable[str]) -> None:
+    stream.writelines((text,) if isinstance(text, str) else text)
+
+
+@contextlib.contextmanager
+def _said(path: Path) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         raise OutputError(Problem(f"cannot be written ({error.strerror})", str(path))) from None
-    return name
 
 
 def _umask() -> int:
@@ -99,10 +112,12 @@ def _umask() -> int:
     return mask
 
 
-def emit(text: str) -> None:
-    """Print a report. A reader that leaves early (`| head`) changes nothing about the exit code; a full disk does."""
+def emit(text: str | Iterable[str]) -> None:
+    """Print a report, or its pieces.
+
+    A reader that leaves early (`| head`) changes nothing about the exit code; a full disk does."""
     try:
-        sys.stdout.write(text)
+        _write(sys.stdout, text)
         sys.stdout.flush()
     except OSError as error:
         abandon_stdout()

@@ -29,12 +29,7 @@ if TYPE_CHECKING:
     )
     from validator.report.documents import FindingDocument
 
-__all__ = ["audit_document", "render_audit_json", "stream_audit_json"]
-
-
-def render_audit_json(audit: Audit, drift: DriftDocument | None = None) -> str:
-    """The whole document as text that ends in a newline."""
-    return "".join(stream_audit_json(audit, drift))
+__all__ = ["audit_document", "stream_audit_json"]
 
 
 def stream_audit_json(audit: Audit, drift: DriftDocument | None = None) -> Iterator[str]:
