@@ -86,17 +86,21 @@ def setp(words: Words) -> Op:
     reg = width(kind)
     combine = _COMBINE[join] if join else None
     inputs = (reg, reg, RegType.P) if combine else (reg, reg)
+    # PTX has no second destination for single halves.
+    count = 1 if kind in ("f16", "bf16") else 2
 
     def pair(a: Array, b: Array, *c: Array) -> tuple[Array, Array]:
         both = compare(halves(a), halves(b))
         low, high = both[..., 0], both[..., 1]
         return (combine(low, *c), combine(high, *c)) if combine else (low, high)
 
-    def single(a: Array, b: Array, *c: Array) -> tuple[Array, Array]:
+    def single(a: Array, b: Array, *c: Array) -> tuple[Array, ...]:
         result = compare(a, b)
+        if count == 1:
+            return (combine(result, *c) if combine else result,)
         return (combine(result, *c), combine(~result, *c)) if combine else (result, ~result)
 
-    return Op(inputs, (RegType.P, RegType.P), pair if kind.endswith("x2") else single)
+    return Op(inputs, (RegType.P,) * count, pair if kind.endswith("x2") else single)
 
 
 _TRUE = {"u32": 0xFFFFFFFF, "s32": 0xFFFFFFFF, "f32": 0x3F800000, "u16": 0xFFFF, "s16": 0xFFFF}

@@ -13,6 +13,7 @@ from validator.emulate.isa.numbers import (
     F32,
     F64,
     FORMATS,
+    LIFT,
     MODES,
     Format,
     canonical,
@@ -20,6 +21,7 @@ from validator.emulate.isa.numbers import (
     flushed,
     rounded,
     saturated,
+    still_normal,
 )
 from validator.emulate.isa.words import Family, Unsupported, Words, signed, width
 
@@ -159,8 +161,13 @@ def _float_to_float(
         raise Unsupported
     rounding = mode or "rn"
 
+    if form is F32 and of is BF16 and not (saturate or whole):
+        return lambda a: of.decode(a).view(np.uint32)
+    # ptxas gives conversions to f16 that do not flush.
+    flush_source, flush_result = flush and of is F32 and form is not F16, flush and form is F32
+
     def kernel(a: Array) -> Array:
-        bits = flushed(a) if flush and of is F32 else a
+        bits = flushed(a) if flush_source else a
         value = of.decode(bits)
         if whole is not None:
             value = whole(value)
@@ -169,9 +176,19 @@ def _float_to_float(
         result = _encoded(form, value, rounding)
         if relu:
             result = np.where((result & form.sign) != 0, form.reg.dtype.type(0), result)
-        return flushed(result) if flush and form is F32 else result
+        return _flushed_result(result, value, rounding) if flush_result else result
 
     return kernel
+
+
+def _flushed_result(bits: Array, value: Array, mode: str) -> Array:
+    """Flushed where binary32 would be subnormal as if exponents had no end."""
+    result = flushed(bits)
+    doubtful = (result & ~F32.sign) == np.uint32(F32.smallest_normal)
+    if value.dtype == np.float32 or not doubtful.any():
+        return result
+    result[doubtful] = still_normal(result[doubtful], rounded(F32, value[doubtful] * np.float64(LIFT), mode))
+    return result
 
 
 def _encoded(form: Format, value: Array, mode: str) -> Array:

@@ -16,17 +16,18 @@ _LEAST = -1074
 """Exponent of the lowest bit of a subnormal."""
 _ROOM = 73
 """The addend's 53 bits stand at most this high in 128."""
+_GUARD = 8
+"""Bits kept free below the product, so that what is lost of the addend never meets a bit of it."""
 
 
 def fma64(a: Array, b: Array, c: Array, mode: str = "rn") -> Array:
     """a·b + c for binary64 bits. A NaN that arises is whatever numpy makes of it."""
     a, b, c = np.broadcast_arrays(a, b, c)
+    special = _special(a) | _special(b)
     plain = (a.view(np.float64) * b.view(np.float64) + c.view(np.float64)).view(np.uint64)
-    special = _special(a) | _special(b) | _special(c) | _zero(a) | _zero(b)
-    zero_product = _signed_zero_or_addend(a, b, c, mode)
-    ordinary = _rounded_sum(a, b, c, mode)
-    exact_zero = special & ~(_special(a) | _special(b) | _special(c))
-    return np.where(exact_zero, zero_product, np.where(special, plain, ordinary))
+    addend = _special(c) | _zero(a) | _zero(b)
+    result = np.where(addend, _signed_zero_or_addend(a, b, c, mode), _rounded_sum(a, b, c, mode))
+    return np.where(special, plain, result)
 
 
 def _special(bits: Array) -> Array:
@@ -43,7 +44,7 @@ def _zero_sign(first: Array, second: Array, mode: str) -> Array:
 
 
 def _signed_zero_or_addend(a: Array, b: Array, c: Array, mode: str) -> Array:
-    """The sum for a zero product."""
+    """The sum for a zero product, or for an addend that is infinite or NaN."""
     return np.where(_zero(c), _zero_sign((a ^ b) & _SIGN, c & _SIGN, mode), c)
 
 
@@ -103,9 +104,11 @@ def _rounded_sum(a: Array, b: Array, c: Array, mode: str) -> Array:
     (sa, ea), (sb, eb), (sc, ec) = _parts(a), _parts(b), _parts(c)
     negative_product, negative = ((a ^ b) & _SIGN) != 0, (c & _SIGN) != 0
     # Over 73, the addend is so much greater that the product only decides ties; below 0 it is the other way round.
-    distance = np.where(sc == 0, 0, ec - (ea + eb))
-    base = ea + eb + np.maximum(distance - _ROOM, 0)
-    high, low = _jammed(*_product(sa, sb), np.maximum(distance - _ROOM, 0))
+    lowest = ea + eb - _GUARD
+    distance = np.where(sc == 0, 0, ec - lowest)
+    base = lowest + np.maximum(distance - _ROOM, 0)
+    product = _left(*_product(sa, sb), np.full_like(lowest, _GUARD))
+    high, low = _jammed(*product, np.maximum(distance - _ROOM, 0))
     lifted = _left(np.zeros_like(sc), sc, np.clip(distance, 0, _ROOM))
     add_high, add_low = _jammed(*lifted, np.maximum(-distance, 0))
     differ = negative_product != negative

@@ -18,6 +18,8 @@ from validator.emulate.isa.words import Family, Unsupported, Words, width
 
 __all__ = ["FAMILY", "HALVES", "each_half", "half_format"]
 
+_NORMAL = np.float32(2.0**-14 * (1 - 2.0**-12))
+"""From here on f16 rounds to a normal number, as if exponents had no end; less is flushed."""
 HALVES = ("f16", "f16x2", "bf16", "bf16x2")
 
 
@@ -42,13 +44,15 @@ def _finished(form: Format, kernel: Kernel, flush: bool, saturate: bool, relu: b
         if flush:
             arrays = tuple(flushed_half(a) for a in arrays)
         value = kernel(*(form.decode(a) for a in arrays))
+        if flush:
+            value = np.where(np.abs(value) < _NORMAL, np.copysign(value.dtype.type(0), value), value)
         if saturate:
             value = saturated(value)
         bits = canonical(form, form.encode(value))
         if relu:
             # NaN stays; everything negative, and negative zero, becomes zero.
             bits = np.where((bits & form.sign) != 0, np.uint16(0), bits)
-        return flushed_half(bits) if flush else bits
+        return bits
 
     return run
 

@@ -77,12 +77,17 @@ def _to_tf32(words: Words) -> Op:
             size = size + (np.uint32(0x0FFF) + ((size >> np.uint32(13)) & np.uint32(1)))
         size = size & ~low
         infinity = np.uint32(F32.infinity)
-        special = (a & infinity) == infinity
-        size = np.where(special, a & ~sign, size)
+        before = a & ~sign
+        if mode == "rna":
+            # Cut, also where that makes an infinity of a NaN: so does an H200.
+            return (a & sign) | np.where(before >= infinity, before & ~low, size)
+        size = np.where(before == infinity, infinity, size)
         if finite:
-            size = np.where((size >= infinity) & ((a & ~sign) <= infinity), greatest, size)
-        bits = canonical(F32, (a & sign) | size)
-        return _relu(F32, bits) if relu else bits
+            size = np.where((size >= infinity) & (before <= infinity), greatest, size)
+        bits = (a & sign) | size
+        if relu:
+            bits = _relu(F32, bits)
+        return np.where(before > infinity, np.uint32(F32.nan) & ~low, bits)
 
     return operation((RegType.B32,), RegType.B32, kernel)
 

@@ -19,6 +19,7 @@ __all__ = [
     "F32",
     "F64",
     "FORMATS",
+    "LIFT",
     "MODES",
     "Format",
     "canonical",
@@ -27,6 +28,7 @@ __all__ = [
     "odd_sum",
     "rounded",
     "saturated",
+    "still_normal",
     "to_odd32",
 ]
 
@@ -115,6 +117,8 @@ F64 = Format(
     lambda value: value.view(np.uint64),
     np.float64,
 )
+LIFT = np.float32(2.0**64)
+"""Takes results near the smallest normal number to where binary32 has all its bits."""
 FORMATS = {"f16": F16, "bf16": BF16, "f32": F32, "f64": F64}
 
 
@@ -136,6 +140,12 @@ def flushed(bits: Array) -> Array:
     if small.any():
         return np.where(small, bits & np.uint32(0x80000000), bits)
     return bits
+
+
+def still_normal(bits: Array, lifted: Array) -> Array:
+    """The smallest normal number `bits`, or zero where the same result times LIFT says that it is below."""
+    below = np.abs(lifted.view(np.float32)) < np.finfo(np.float32).smallest_normal * LIFT
+    return np.where(below, bits & F32.sign, bits)
 
 
 def saturated(value: Array) -> Array:

@@ -9,7 +9,19 @@ import numpy as np
 
 from validator.emulate.isa.exact import fma64
 from validator.emulate.isa.model import Array, Kernel, Op, RegType, operation
-from validator.emulate.isa.numbers import F32, F64, MODES, canonical, directed, flushed, odd_sum, rounded, saturated
+from validator.emulate.isa.numbers import (
+    F32,
+    F64,
+    LIFT,
+    MODES,
+    canonical,
+    directed,
+    flushed,
+    odd_sum,
+    rounded,
+    saturated,
+    still_normal,
+)
 from validator.emulate.isa.words import Family, Unsupported, Words, width
 
 __all__ = ["FAMILY", "fma32"]
@@ -31,17 +43,17 @@ def _add32(mode: str) -> Kernel:
     if mode == "rn":
         return lambda a, b: canonical(F32, (a.view(np.float32) + b.view(np.float32)).view(np.uint32))
 
-    def kernel(a: Array, b: Array) -> Array:
-        return _zero_down(rounded(F32, odd_sum(_wide(a), _wide(b)), mode), a, b, mode)
-
-    return kernel
+    return lambda a, b: _rounded_sum(_wide(a), _wide(b), mode)
 
 
-def _zero_down(bits: Array, a: Array, b: Array, mode: str) -> Array:
-    """Rounding down, terms that cancel sum to negative zero. `a` and `b` hold the terms' signs."""
+def _rounded_sum(a: Array, b: Array, mode: str) -> Array:
+    """Binary32 bits of the sum of two binary64 arrays."""
+    total = odd_sum(a, b)
+    bits = rounded(F32, total, mode)
     if mode != "rm":
         return bits
-    return np.where(bits == 0, (a | b) & F32.sign, bits)
+    # Rounding down, terms that cancel sum to negative zero.
+    return np.where((total == 0) & (np.signbit(a) | np.signbit(b)), F32.sign, bits)
 
 
 def _mul32(mode: str) -> Kernel:
@@ -60,7 +72,7 @@ def fma32(a: Array, b: Array, c: Array, mode: str = "rn") -> Array:
     """
     product, addend = _wide(a) * _wide(b), _wide(c)
     if mode != "rn":
-        return _zero_down(rounded(F32, odd_sum(product, addend), mode), a ^ b, c, mode)
+        return _rounded_sum(product, addend, mode)
     total = product + addend
     result = total.astype(np.float32)
     again = (total.view(np.uint64) & _TIE_BITS) == _TIE
@@ -162,18 +174,33 @@ def _sqrt64(mode: str) -> Kernel:
 # --- forms -----------------------------------------------------------------------------------------------------------
 
 
-def finished(kernel: Kernel, flush: bool, saturate: bool) -> Kernel:
-    """Single precision with subnormal inputs and results flushed, and the result clamped to [0, 1]."""
-    if flush:
-        bare = kernel
+def finished(kernel: Kernel, flush: bool, saturate: bool, *, scaled: tuple[int, ...] = ()) -> Kernel:
+    """Single precision with subnormal inputs and results flushed, and the result clamped to [0, 1].
 
-        def kernel(*arrays: Array) -> Array:
-            return flushed(bare(*(flushed(a) for a in arrays)))
-
+    `scaled` are the operands whose scaling scales the result, where rounding can reach the smallest normal number.
+    """
+    inner = _flushing(kernel, scaled) if flush else kernel
     if not saturate:
-        return kernel
-    inner = kernel
+        return inner
     return lambda *arrays: saturated(inner(*arrays).view(np.float32)).view(np.uint32)
+
+
+def _flushing(kernel: Kernel, scaled: tuple[int, ...]) -> Kernel:
+    """A result is subnormal if it is so after rounding to 24 bits, as if exponents had no end."""
+
+    def run(*arrays: Array) -> Array:
+        arrays = tuple(flushed(a) for a in arrays)
+        result = flushed(kernel(*arrays))
+        doubtful = (result & ~F32.sign) == np.uint32(F32.smallest_normal)
+        if not scaled or not doubtful.any():
+            return result
+        chosen = [np.broadcast_to(a, doubtful.shape)[doubtful] for a in arrays]
+        for position in scaled:
+            chosen[position] = (chosen[position].view(np.float32) * LIFT).view(np.uint32)
+        result[doubtful] = still_normal(result[doubtful], kernel(*chosen))
+        return result
+
+    return run
 
 
 def _pairs(kernel: Kernel) -> Kernel:
@@ -187,9 +214,14 @@ def _pairs(kernel: Kernel) -> Kernel:
 
 
 def _arithmetic(
-    count: int, single: Callable[[str], Kernel], double: Callable[[str], Kernel], *, mode: bool = False
+    count: int,
+    single: Callable[[str], Kernel],
+    double: Callable[[str], Kernel],
+    *,
+    mode: bool = False,
+    scaled: tuple[int, ...] = (),
 ) -> Callable[[Words], Op]:
-    """Builder of an instruction with `count` inputs; `mode` where the rounding must be written."""
+    """Builder of an instruction with `count` inputs; `mode`: the rounding must be written; `scaled`: see `finished`."""
 
     def build(words: Words) -> Op:
         rounding = words.take(*MODES) if mode else words.maybe(*MODES) or "rn"
@@ -200,7 +232,7 @@ def _arithmetic(
             if flush or saturate:
                 raise Unsupported
             return operation((RegType.B64,) * count, RegType.B64, double(rounding))
-        kernel = finished(single(rounding), flush, saturate)
+        kernel = finished(single(rounding), flush, saturate, scaled=scaled)
         reg = width(kind)
         return operation((reg,) * count, reg, _pairs(kernel) if kind == "f32x2" else kernel)
 
@@ -256,7 +288,8 @@ def testp(words: Words) -> Op:
             "infinite": lambda: size == infinity,
             "number": lambda: size <= infinity,
             "notanumber": lambda: size > infinity,
-            "normal": lambda: (size >= normal) & (size < infinity),
+            # Zeros count as normal.
+            "normal": lambda: ((size >= normal) & (size < infinity)) | (size == 0),
             "subnormal": lambda: (size > 0) & (size < normal),
         }[what]()
 
@@ -266,10 +299,10 @@ def testp(words: Words) -> Op:
 FAMILY: Family = {
     "add": _arithmetic(2, _add32, _add64),
     "sub": _arithmetic(2, lambda m: _minus(_add32(m), F32.sign), lambda m: _minus(_add64(m), F64.sign)),
-    "mul": _arithmetic(2, _mul32, _mul64),
-    "fma": _arithmetic(3, _fma32, _fma64, mode=True),
-    "mad": _arithmetic(3, _fma32, _fma64),
-    "div": _arithmetic(2, _div32, _div64, mode=True),
+    "mul": _arithmetic(2, _mul32, _mul64, scaled=(0,)),
+    "fma": _arithmetic(3, _fma32, _fma64, mode=True, scaled=(0, 2)),
+    "mad": _arithmetic(3, _fma32, _fma64, scaled=(0, 2)),
+    "div": _arithmetic(2, _div32, _div64, mode=True, scaled=(0,)),
     "rcp": _arithmetic(1, _rcp32, _rcp64, mode=True),
     "sqrt": _arithmetic(1, _sqrt32, _sqrt64, mode=True),
     "abs": absolute,
