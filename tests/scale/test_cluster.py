@@ -1,0 +1,83 @@
+"""The same cells on a real Ray cluster: the same outcomes, lost workers included."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from tests.scale.tasks import cell, cells
+from validator.scale import cluster as module
+from validator.scale.batch import Batch
+from validator.scale.cell import InPlace, Needs, State
+from validator.scale.cluster import Cluster, ClusterError
+from validator.scale.engine import Engine
+
+
+def told(outcomes):
+    return sorted((o.cell.id, o.state.value, o.data, o.why) for o in outcomes)
+
+
+@pytest.fixture
+def ray_cluster(ray_address):
+    with Cluster(ray_address) as executor:
+        yield executor
+
+
+def test_a_cluster_says_what_this_process_says(ray_cluster, tmp_path):
+    (tmp_path / "tree/a").mkdir(parents=True)
+    (tmp_path / "tree/a/x.py").write_text("x = 1")
+    (tmp_path / "file").write_text("content")
+    here, engine = InPlace(), Engine(ray_cluster)
+    work = [*cells(600), cell(1, "refuse"), cell(2, "break_")]
+    for path in (tmp_path / "tree", tmp_path / "file"):
+        name = here.keep(path)
+        assert engine.keep(path) == name
+        work.append(cell(len(work), "read", name.encode(), content=(name,)))
+    assert told(engine.run(work, len(work))) == told(here.run(work, len(work)))
+
+
+def test_a_cell_that_kills_its_worker_costs_no_other_its_result(ray_cluster, tmp_path):
+    flag = str(tmp_path / "flag").encode()
+    work = [*cells(6, "sometimes_die"), cell(99, "sometimes_die", b"kill"), cell(1, "die", flag)]
+    outcomes = {o.cell.id: o for o in Engine(ray_cluster).run(work, len(work))}
+    lost = outcomes.pop("test/sometimes_die/00099")
+    assert lost.state is State.LOST
+    assert "Worker" in lost.why
+    assert all(o.state is State.DONE for o in outcomes.values())
+    assert outcomes["test/die/00001"].data == b"survived"
+
+
+def test_what_a_cell_needs_is_asked_for(ray_cluster):
+    ray_cluster.room(Needs())
+    assert ray_cluster._asked(Needs()) == {"num_cpus": 1}
+    assert ray_cluster._asked(Needs(gpu="any", memory=1 << 30)) == {"num_cpus": 1, "memory": 1 << 30}
+    ray_cluster._slots["GPU"] = 8  # as on a node that has them
+    assert ray_cluster._asked(Needs(gpu="H200")) == {"num_cpus": 1, "num_gpus": 1, "accelerator_type": "H200"}
+
+
+def test_a_wrong_result_is_never_retried(ray_cluster, tmp_path):
+    counter = tmp_path / "count"
+    work = [cell(1, "count", str(counter).encode()), cell(1, "refuse")]
+    list(Engine(ray_cluster).run(work, 2))
+    assert counter.read_text() == "x"
+
+
+def test_a_cluster_that_is_not_there_is_an_error():
+    with Cluster("127.0.0.1:1") as executor, pytest.raises(ClusterError, match="cannot be reached"):
+        executor.submit(Batch((cell(1),)))
+
+
+def test_without_ray_the_error_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(ClusterError, match=r"validator\[scale\]"):
+        Cluster()
+
+
+def test_content_of_a_node_is_this_users_own(tmp_path, monkeypatch):
+    monkeypatch.setattr(module.tempfile, "gettempdir", lambda: str(tmp_path))
+    folder = module._node_folder()
+    assert folder.stat().st_mode & 0o777 == 0o700
+    folder.chmod(0o777)
+    with pytest.raises(ClusterError, match="own folder"):
+        module._node_folder()

@@ -1,0 +1,208 @@
+"""The `ray` executor: an existing cluster (RAY_ADDRESS) or a local one, with the same results as `local`.
+
+A task is a batch of cells; what it needs of a node (a GPU, of which type, memory) is asked for from Ray. Ray retries
+nothing by itself: a batch whose worker or node went away comes back as lost, and the engine hands it out again, so a
+lost node costs its running cells. Content travels through the object store, once, to a private folder of each node.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import socket
+import tarfile
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Self
+
+from validator.errors import Problem, ValidatorError
+from validator.scale.batch import Batch, Ended, Finished, run_cells
+from validator.scale.cell import Cell, Needs
+
+__all__ = ["Cluster", "ClusterError"]
+
+_AHEAD = 2
+"""Batches a slot: one runs, one waits beside it."""
+_OLD = 2 * 24 * 3600
+"""Seconds after which content of an earlier job is removed from a node."""
+
+
+class ClusterError(ValidatorError):
+    """There is no Ray, or it cannot be reached."""
+
+
+class Cluster:
+    """Batches as tasks of a Ray cluster. Connects on the first use."""
+
+    def __init__(self, address: str | None = None, *, cpus: int | None = None, object_store: int | None = None) -> None:
+        """`address`: of a cluster; None: RAY_ADDRESS, else a local one with `cpus` and `object_store` bytes."""
+        try:
+            import ray
+        except ImportError:
+            hint = "pip install 'validator[scale]'"
+            raise ClusterError(Problem("Ray is not installed", "--executor ray", hint)) from None
+        self._ray: Any = ray
+        self._address = address or os.environ.get("RAY_ADDRESS") or None
+        self._local: dict[str, Any] = {}
+        if self._address is None:
+            self._local = {"num_cpus": cpus, "object_store_memory": object_store, "include_dashboard": False}
+        self._places: dict[str, Path] = {}
+        self._stored: dict[str, Any] = {}
+        self._running: dict[Any, Batch] = {}
+        self._slots: dict[str, int] = {}
+        self._task: Any = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def place(self, name: str, path: Path) -> None:
+        self._places[name] = path
+
+    def room(self, needs: Needs) -> bool:
+        self._connect()
+        kind = "GPU" if needs.gpu else "CPU"
+        running = sum(bool(b.needs.gpu) is bool(needs.gpu) for b in self._running.values())
+        return running < _AHEAD * max(1, self._slots[kind])
+
+    def submit(self, batch: Batch) -> None:
+        self._connect()
+        content = {name: self._shipped(name) for name in batch.content}
+        task = self._task.options(**self._asked(batch.needs))
+        self._running[task.remote(batch.cells, content)] = batch
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._running)
+
+    def wait(self) -> list[Finished]:
+        if not self._running:
+            return []
+        ready, _ = self._ray.wait(list(self._running), num_returns=1)
+        more, _ = self._ray.wait(list(self._running), num_returns=len(self._running), timeout=0)
+        return [self._finished(reference) for reference in dict.fromkeys([*ready, *more])]
+
+    def close(self) -> None:
+        if self._task is None:
+            return
+        for reference in self._running:
+            with suppress(Exception):
+                self._ray.cancel(reference, force=True)
+        self._running.clear()
+        self._stored.clear()
+        self._ray.shutdown()
+        self._task = None
+
+    # -- inside ------------------------------------------------------------------------------------------------------
+
+    def _connect(self) -> None:
+        if self._task is not None:
+            return
+        ray = self._ray
+        try:
+            _knock(self._address)
+            ray.init(self._address, log_to_driver=False, configure_logging=False, **self._local)
+            resources = ray.cluster_resources()
+        except Exception as error:
+            where = self._address or "a local cluster"
+            hint = "start it (`ray start --head`) and name it in RAY_ADDRESS, or use --executor local"
+            raise ClusterError(Problem(f"cannot be reached: {error}", f"Ray at {where}", hint)) from error
+        self._slots = {kind: int(resources.get(kind, 0)) for kind in ("CPU", "GPU")}
+        # Retries are the engine's: it knows which cells a batch had, and splits it.
+        self._task = ray.remote(max_retries=0, retry_exceptions=False)(_run)
+
+    def _asked(self, needs: Needs) -> dict[str, Any]:
+        asked: dict[str, Any] = {"num_cpus": 1}
+        if needs.gpu and self._slots["GPU"]:  # without one, whoever runs the cell says so: that is its outcome
+            asked["num_gpus"] = 1
+            if needs.gpu != "any":
+                asked["accelerator_type"] = needs.gpu
+        if needs.memory:
+            asked["memory"] = needs.memory
+        return asked
+
+    def _shipped(self, name: str) -> Any:
+        """A reference to content; it goes into the object store once."""
+        if name not in self._stored:
+            self._stored[name] = self._ray.put(_packed(self._places[name]))
+        return self._stored[name]
+
+    def _finished(self, reference: Any) -> Finished:
+        batch = self._running.pop(reference)
+        try:
+            return Finished(batch, [Ended(*ended) for ended in self._ray.get(reference)])
+        except self._ray.exceptions.RayError as error:
+            first = str(error).strip().partition("\n")[0][:300]
+            return Finished(batch, None, f"{type(error).__name__}: {first}")
+
+
+def _knock(address: str | None) -> None:
+    """Ray itself waits for minutes for a cluster that is not there. Raises `OSError`."""
+    host, _, port = (address or "").rpartition(":")
+    if host and port.isdigit() and "/" not in host:
+        socket.create_connection((host, int(port)), 5.0).close()
+
+
+# -- on the node -------------------------------------------------------------------------------------------------------
+
+
+def _run(cells: Sequence[Cell], content: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+    """A task: what `run_cells` says of a batch."""
+    import ray
+
+    def place(name: str) -> Path:
+        return _unpacked(name, lambda: ray.get(content[name]))
+
+    return [tuple(ended) for ended in run_cells(cells, place)]
+
+
+def _packed(path: Path) -> bytes:
+    """A file or a folder as one piece of bytes, without owners, modes and times."""
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as archive:
+        files = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
+        for file in files:
+            name = file.relative_to(path).as_posix() if path.is_dir() else ""
+            entry = tarfile.TarInfo(f"content/{name}".rstrip("/"))
+            entry.size = file.stat().st_size
+            with file.open("rb") as data:
+                archive.addfile(entry, data)
+    return out.getvalue()
+
+
+def _unpacked(name: str, fetch: Any) -> Path:
+    """Where content lies on this node; fetched when it is not there yet. Several workers may do so at once."""
+    folder = _node_folder() / name
+    if not folder.exists():
+        staging = Path(tempfile.mkdtemp(dir=folder.parent))
+        with tarfile.open(fileobj=io.BytesIO(fetch())) as archive:
+            archive.extractall(staging, filter="data")
+        if not (staging / "content").exists():  # a folder without files
+            (staging / "content").mkdir()
+        try:
+            staging.rename(folder)
+        except OSError:  # another worker was faster
+            shutil.rmtree(staging, ignore_errors=True)
+    return folder / "content"
+
+
+def _node_folder() -> Path:
+    """This user's own, and nobody else's: what lies in it is run."""
+    folder = Path(tempfile.gettempdir()) / f"validator-content-{os.geteuid()}"
+    with suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+        return folder
+    status = folder.lstat()
+    if status.st_uid != os.geteuid() or status.st_mode & 0o022 or folder.is_symlink():
+        raise ClusterError(Problem("is not this user's own folder", str(folder), "remove it"))
+    for old in folder.iterdir():
+        with suppress(OSError):
+            if time.time() - old.stat().st_mtime > _OLD:
+                shutil.rmtree(old, ignore_errors=True)
+    return folder
