@@ -60,6 +60,8 @@ class Buffer:
     """The flag that says when it may be read."""
     table: str | None = None
     """For a pointer table: the buffer that its entries point into; its own values are then offsets."""
+    extent: int = 0
+    """Bytes that the contract's shape takes, before rounding; 0 without a shape."""
 
     @property
     def produced(self) -> bool:
@@ -169,7 +171,8 @@ def _buffers(part: Part, recipe: Recipe, dims: Mapping[str, int]) -> Iterator[Bu
     """The argument's own memory and, behind a pointer table, what its entries point to."""
     # A name has the same values whatever the order of arguments.
     rng = np.random.default_rng([recipe.seed, zlib.crc32(part.name.encode())])
-    size = recipe.size if part.shape is None else _bytes(part, dims)
+    extent = 0 if part.shape is None else _bytes(part, dims)
+    size = extent or recipe.size
     size += -size % 16
     if part.role is Role.MAILBOX and part.empty is None:
         raise Missing(f"argument {part.name!r} is a mailbox and does not say which word means that it is `empty`")
@@ -182,7 +185,7 @@ def _buffers(part: Part, recipe: Recipe, dims: Mapping[str, int]) -> Iterator[Bu
         yield Buffer(f"{part.name}[]", part.points_to, pointed, part.guarded_by)
         return
     values = draw_pair(part.role, part, size, recipe.window, rng)
-    yield Buffer(part.name, part.role, values, part.guarded_by)
+    yield Buffer(part.name, part.role, values, part.guarded_by, extent=extent)
 
 
 def _bounded(part: Part, contract: KernelContract, dims: Mapping[str, int]) -> Part:
