@@ -67,6 +67,18 @@ def manifest(**more: Any) -> Manifest:
     )
 
 
+EARLY = Finding(
+    "order/early-read",
+    Severity.ERROR,
+    "x is read before griddepcontrol.wait",
+    Location("fast/kda/kernel.ptx", line=41, kernel="kda_decode"),
+    why="the previous kernel may still be writing it",
+    fix="load it after the wait:\n    griddepcontrol.wait;\n    ld.global.f32 %f1, [%rd1];",
+    steps=("entry", "line 41: ld.global.nc.f32"),
+    identity=("kda_decode", "x"),
+    count=3,
+)
+
 BASE = CheckResult(
     change=Change(
         base="a" * 40,
@@ -99,7 +111,7 @@ BASE = CheckResult(
             Status.REFUTED,
             "1 kernel reads an activation early",
             evidence=("ordering/a",),
-            findings=("order/early-read:x",),
+            findings=(EARLY.id,),
             strength=Strength.PTX,
         ),
         Obligation("differential/kda_decode*", "it computes what the reference does", Status.UNPROVEN, "no CPU model"),
@@ -120,17 +132,7 @@ BASE = CheckResult(
         ),
     ),
     findings=(
-        Finding(
-            "order/early-read",
-            Severity.ERROR,
-            "x is read before griddepcontrol.wait",
-            Location("fast/kda/kernel.ptx", line=41, kernel="kda_decode"),
-            why="the previous kernel may still be writing it",
-            fix="load it after the wait:\n    griddepcontrol.wait;\n    ld.global.f32 %f1, [%rd1];",
-            steps=("entry", "line 41: ld.global.nc.f32"),
-            identity=("kda_decode", "x"),
-            count=3,
-        ),
+        EARLY,
         Finding(
             "scope/path-not-allowed",
             Severity.ERROR,

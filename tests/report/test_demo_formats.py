@@ -1,4 +1,4 @@
-"""Every format of two bundles of the demo, whole: `good` passes, `first` (of the first version) fails."""
+"""Every format of the demo's bundles, whole: `good` passes, `hoisted` and `loosened` fail, `first` is of version 1."""
 
 from __future__ import annotations
 
@@ -13,22 +13,24 @@ from validator.report.reading import read_result
 from validator.verdict.bundle import RESULT, verify_bundle
 
 HERE = Path(__file__).parent
+BUNDLES = ("first", "good", "hoisted", "loosened")
 STORED = {"text": "txt", "markdown": "md", "html": "html", "sarif": "sarif", "junit": "xml"}
 
 
 @pytest.mark.parametrize("kind", STORED)
-@pytest.mark.parametrize("name", ["first", "good"])
+@pytest.mark.parametrize("name", BUNDLES)
 def test_whole(name: str, kind: str) -> None:
     compare(HERE / "golden" / f"{name}.{STORED[kind]}", render(read_result(HERE / "bundles" / name), kind))
 
 
-def test_json_is_what_the_bundle_holds() -> None:
-    document = json.loads(render(read_result(HERE / "bundles" / "good"), "json"))
+@pytest.mark.parametrize("name", BUNDLES[1:])
+def test_json_is_what_the_bundle_holds(name: str) -> None:
+    document = json.loads(render(read_result(HERE / "bundles" / name), "json"))
     document.pop("environment")
-    assert document == json.loads((HERE / "bundles" / "good" / RESULT).read_bytes())
+    assert document == json.loads((HERE / "bundles" / name / RESULT).read_bytes())
     assert {*STORED, "json"} == set(FORMATS)
 
 
-@pytest.mark.parametrize("name", ["first", "good"])
+@pytest.mark.parametrize("name", BUNDLES)
 def test_the_stored_bundles_are_untouched(name: str) -> None:
     assert verify_bundle(HERE / "bundles" / name) == ()

@@ -11,7 +11,8 @@ import pytest
 from tests.report.conftest import BASE, manifest
 from validator.report.details import Case, accesses, cases
 from validator.report.glance import kernels_at_a_glance
-from validator.report.pictures.charts import architectures, blast_radius, claims, errors, shapes
+from validator.report.pictures.blast import blast_radius
+from validator.report.pictures.charts import architectures, claims, errors, shapes
 from validator.report.pictures.pipeline import pipelines
 from validator.report.pictures.timeline import timeline
 from validator.verdict.model import Evidence, Obligation, Status, Strength
@@ -128,7 +129,11 @@ def test_errors_are_told_beside_the_trusted_implementations_own() -> None:
     assert picture.says.startswith(
         "Candidate: median 0.5, largest 3 over 3 cases. Trusted implementation: median 0.35, largest 0.4."
     )
+    assert "Which multiple of it counts as wrong stands in no evidence" in picture.says
     assert errors(run({"error": None})) is None
+    told = errors(run({"error": 0.5}), "A case counts as wrong beyond: 2 times the baseline's error.")
+    assert told is not None
+    assert told.says.endswith("counts as wrong beyond: 2 times the baseline's error.")
 
 
 def test_shapes_that_fail_or_show_nothing_stand_out() -> None:
@@ -139,16 +144,18 @@ def test_shapes_that_fail_or_show_nothing_stand_out() -> None:
             {"status": "void", "dims": {"B": 2, "H": 3}, "dtypes": {"x": "bfloat16"}},
         ),
         "B",
+        "run on a GPU",
     )
     assert picture is not None
+    assert "(run on a GPU); empty cells were not run" in picture.says
     for text in ("2, 1 wrong", "1, show nothing", "not examined", "x bfloat16", "B = 1"):
         assert text in picture.svg
-    assert shapes(run({"status": "passed"}), "B") is None
+    assert shapes(run({"status": "passed"}), "B", "") is None
 
 
 @pytest.mark.parametrize("count", [12, 13, 500])
 def test_many_sizes_become_ranges(count: int) -> None:
-    picture = shapes(run(*({"status": "passed", "dims": {"B": n}} for n in range(count))), None)
+    picture = shapes(run(*({"status": "passed", "dims": {"B": n}} for n in range(count))), None, "")
     assert picture is not None
     assert len(re.findall(r">B = ", picture.svg)) <= 12
     assert sum(int(n) for n in re.findall(r'class="mid">(\d+)<', picture.svg)) == count
@@ -158,7 +165,7 @@ def test_what_was_not_examined_is_named() -> None:
     result = change(["a", "b"], [audit("a"), audit("a", "sm_90a", Status.REFUTED)])
     picture = architectures(kernels_at_a_glance(result), ("sm_100a", "sm_90a"))
     assert picture is not None
-    assert picture.says == "Nothing was examined of a on run, b on sm_100a, b on sm_90a, b on run."
+    assert picture.says == "Nothing was examined of b on sm_100a, b on sm_90a. Nothing was run of a, b."
     assert picture.svg.count('class="cell refuted"') == 1
 
 
@@ -172,10 +179,29 @@ def test_claims_are_said_to_be_declared() -> None:
 def test_the_blast_radius_counts_what_exists_apart_from_what_is_new() -> None:
     picture = blast_radius(BASE)
     assert picture is not None
-    assert (
-        "switch FAST_KDA, entry fast.kda:decode; edits 1 existing file (4 lines) and brings 1 new file." in picture.says
-    )
-    assert "Who imports it was not examined." in picture.says
+    assert picture.says == ("Edits 1 existing file (4 lines) and brings 1 new file. Who imports it was not examined.")
+    assert "switch FAST_KDA" in picture.svg
+    assert ">not examined<" in picture.svg
+
+
+def radius(*rows: dict[str, Any]) -> CheckResult:
+    told = {"importers": list(rows)}
+    found = Evidence("isolation/blast-radius", "change", Strength.SOURCE, "", Status.PROVEN, details=told)
+    return replace(BASE, evidence=(found,))
+
+
+def test_the_blast_radius_names_who_imports_it_and_when() -> None:
+    lazy = {"path": "serve/model.py", "line": 9, "when": "call", "target": "fast.kda:decode", "behind": "cfg.kda"}
+    eager = {"path": "serve/all.py", "line": 2, "when": "import", "target": "fast.kda", "behind": ""}
+    picture = blast_radius(radius(lazy, eager))
+    assert picture is not None
+    assert "serve/model.py:9 imports fast.kda:decode when it is called, behind cfg.kda" in picture.says
+    assert "serve/all.py:2 imports fast.kda when it is loaded." in picture.says
+    assert "serve/model.py:9" in picture.svg
+    alone = blast_radius(radius())
+    assert alone is not None
+    assert "No import of it from outside was found" in alone.says
+    assert ">nobody was found<" in alone.svg
 
 
 def test_rows_of_the_wrong_shape_are_left_out() -> None:

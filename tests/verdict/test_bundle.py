@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import jsonschema
 import pytest
 
+from validator.report.schemas import schema_of
 from validator.verdict import bundle
-from validator.verdict.bundle import BundleError, dump, object_name, verify_bundle, write_bundle
+from validator.verdict.bundle import BundleError, dump, load_bundle, object_name, verify_bundle, write_bundle
 
 DOCUMENT = {
     "verdict": "pass",
@@ -126,3 +128,53 @@ def test_a_folder_that_is_no_bundle_is_an_error(tmp_path: Path, content: bytes |
         (tmp_path / "bundle.json").write_bytes(content)
     with pytest.raises(BundleError):
         verify_bundle(tmp_path)
+
+
+def old(folder: Path) -> Path:
+    """A bundle as version 1 wrote it."""
+    path = folder / "bundle.json"
+    manifest = json.loads(path.read_bytes())
+    files = {n: {k: v for k, v in e.items() if k != "kind"} for n, e in manifest["files"].items()}
+    path.write_bytes(dump({**manifest, "schema": "validator/bundle/1", "files": files}))
+    return folder
+
+
+EVERY_KIND = {
+    "result.json": dump(DOCUMENT),
+    "environment.json": b"{}",
+    "summary.md": b"",
+    "objects/ab/cd": b"",
+    "counterexamples/0.json": b"",
+    "excerpts/a.txt": b"",
+    "logs/b.txt": b"",
+}
+KINDS = ["counterexample", "environment", "excerpt", "log", "input", "result", "summary"]
+
+
+def test_every_file_of_a_bundle_has_a_kind(tmp_path: Path) -> None:
+    write_bundle(tmp_path / "b", EVERY_KIND, "pass")
+    manifest = load_bundle(tmp_path / "b").manifest
+    assert manifest["schema"] == "validator/bundle/2"
+    assert [e["kind"] for _, e in sorted(manifest["files"].items())] == KINDS
+    jsonschema.validate(manifest, schema_of("bundle"))
+    manifest["files"]["logs/b.txt"]["kind"] = "input"
+    (tmp_path / "b/bundle.json").write_bytes(dump(manifest))
+    assert [p.what for p in verify_bundle(tmp_path / "b")] == ["is said to be of another kind than it is"]
+
+
+def test_a_bundle_of_version_1_is_read_as_what_it_would_be_today(tmp_path: Path) -> None:
+    one = write_bundle(tmp_path / "b", EVERY_KIND, "pass")
+    now = load_bundle(tmp_path / "b").manifest
+    assert load_bundle(old(tmp_path / "b")).manifest == now
+    assert verify_bundle(tmp_path / "b") == ()
+    assert now["id"] == one
+    (tmp_path / "b/objects/ab/cd").write_bytes(b"x")
+    assert [p.where for p in verify_bundle(tmp_path / "b")] == ["objects/ab/cd"]
+
+
+def test_a_version_that_is_not_known_is_refused(tmp_path: Path) -> None:
+    write_bundle(tmp_path / "b", EVERY_KIND, "pass")
+    path = tmp_path / "b/bundle.json"
+    path.write_bytes(path.read_bytes().replace(b"bundle/2", b"bundle/3"))
+    with pytest.raises(BundleError, match="a newer validator may have written it"):
+        load_bundle(tmp_path / "b")

@@ -8,12 +8,17 @@ __all__ = ["rules"]
 
 
 @click.command()
-@click.option("--format", "format_", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option("--format", "format_", type=click.Choice(["text", "json", "markdown"]), default="text", show_default=True)
 def rules(format_: str) -> None:
     """List every rule with its severity."""
     from validator.cli.output import emit
     from validator.rules import all_rules
 
+    if format_ == "markdown":
+        from validator.report.rule_pages import render_rules
+
+        emit(render_rules())
+        return
     known = all_rules()
     if format_ == "json":
         import json

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,9 +14,11 @@ from validator.report.details import counterexamples
 from validator.report.html import render_html
 from validator.report.json import check_document, to_json
 from validator.report.markdown import render_markdown
+from validator.report.story import excerpts, logs
 from validator.report.text import render_text
 from validator.verdict.attest import statement
 from validator.verdict.bundle import ENVIRONMENT, RESULT, STATEMENT, digest, dump, object_name, write_bundle
+from validator.verdict.model import octets
 
 if TYPE_CHECKING:
     from validator.verdict.result import CheckResult
@@ -44,6 +48,8 @@ def bundle_files(result: CheckResult) -> dict[str, bytes]:
     }
     files.update((object_name(data), data) for data in _inputs(result))
     files.update(_counterexamples(result))
+    files.update(_excerpts(result))
+    files.update(_logs(result))
     return files
 
 
@@ -71,6 +77,27 @@ def _counterexamples(result: CheckResult) -> Iterator[tuple[str, bytes]]:
         manifest = _read(result.change.head_tree, result.manifest_path)
         if manifest is not None and digest(manifest) == result.manifest_digest:
             yield "counterexamples/manifest.toml", manifest
+
+
+def _excerpts(result: CheckResult) -> Iterator[tuple[str, bytes]]:
+    """The code around every finding that brought some."""
+    for evidence in result.evidence:
+        for one in excerpts(evidence):
+            lines = [f"{'>' if n == one.mark else ' '} {line}" for n, line in enumerate(one.text.split("\n"))]
+            text = "\n".join([f"{one.title or evidence.id}, {one.at}" if one.at else one.title or evidence.id, *lines])
+            yield _file("excerpts", one.finding or f"{evidence.id} {one.title}", text)
+
+
+def _logs(result: CheckResult) -> Iterator[tuple[str, bytes]]:
+    return (_file("logs", f"{e.id} {one.name}", one.text) for e in result.evidence for one in logs(e))
+
+
+def _file(folder: str, name: str, text: str) -> tuple[str, bytes]:
+    """A file whose name is safe and, by the digest of its content and its name, its own."""
+    data = octets(f"{text}\n")
+    plain = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.")[-80:] or "without-a-name"
+    own = hashlib.sha256(octets(name) + b"\0" + data).hexdigest()[:12]
+    return f"{folder}/{plain}.{own}.txt", data
 
 
 def _read(tree: Tree, path: str) -> bytes | None:

@@ -1,6 +1,7 @@
 """`Evidence.details` as typed rows. A bundle is untrusted: what has not the expected shape is left out, never believed.
 
-Which keys there are is said where they are filled: `validator.ordering.details`, `validator.differential.details`.
+Which keys there are is said where they are filled: `validator.ordering.details`, `validator.differential.details`. What
+evidence of any kind may bring besides is said in `validator.report.story`.
 """
 
 from __future__ import annotations
@@ -8,8 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
+from validator.report.rows import count, mapping, number, rows, text, texts
 from validator.verdict.model import Evidence
 
 __all__ = [
@@ -24,6 +26,7 @@ __all__ = [
     "cases",
     "counterexamples",
     "coverage",
+    "limits",
     "resources",
     "waits",
 ]
@@ -100,89 +103,67 @@ def accesses(evidence: Evidence, key: str) -> tuple[Access, ...]:
     """`early`, `movable` or `accesses` of an ordering audit."""
     return tuple(
         Access(
-            _text(r, "access"),
-            _text(r, "memory"),
-            _text(r, "role") or "undeclared",
+            text(r, "access"),
+            text(r, "memory"),
+            text(r, "role") or "undeclared",
             r.get("allowed") is True,
-            _count(r, "count"),
-            _text(r, "instruction"),
-            _text(r, "at"),
-            _text(r, "reason"),
+            count(r, "count"),
+            text(r, "instruction"),
+            text(r, "at"),
+            text(r, "reason"),
         )
-        for r in _rows(evidence, key)
+        for r in rows(evidence, key)
     )
 
 
 def resources(evidence: Evidence) -> dict[str, int]:
     """What a kernel takes of the hardware; empty where nobody said."""
-    known = _mapping(evidence.details, "resources")
+    known = mapping(evidence.details, "resources")
     return {str(k): v for k, v in known.items() if isinstance(v, int) and not isinstance(v, bool)}
 
 
 def waits(evidence: Evidence) -> tuple[Wait, ...]:
     """What orders a kernel behind its predecessors."""
-    return tuple(Wait(_text(r, "kind"), _text(r, "text"), _text(r, "at")) for r in _rows(evidence, "waits"))
+    return tuple(Wait(text(r, "kind"), text(r, "text"), text(r, "at")) for r in rows(evidence, "waits"))
 
 
 def cases(evidence: Evidence) -> tuple[Case, ...]:
     """Every case of a differential run, in the order in which they ran."""
     return tuple(
         Case(
-            _text(r, "id"),
-            _text(r, "status"),
-            {str(k): v for k, v in _mapping(r, "dims").items() if isinstance(v, int)},
-            {str(k): str(v) for k, v in _mapping(r, "dtypes").items()},
-            _text(r, "class"),
-            _text(r, "inputs"),
-            _text(r, "origin"),
-            tuple(str(f) for f in r.get("faults") or () if isinstance(f, str)),
-            _number(r, "error"),
-            _number(r, "baseline"),
+            text(r, "id"),
+            text(r, "status"),
+            {str(k): v for k, v in mapping(r, "dims").items() if isinstance(v, int)},
+            {str(k): str(v) for k, v in mapping(r, "dtypes").items()},
+            text(r, "class"),
+            text(r, "inputs"),
+            text(r, "origin"),
+            texts(r, "faults"),
+            number(r, "error"),
+            number(r, "baseline"),
         )
-        for r in _rows(evidence, "cases")
+        for r in rows(evidence, "cases")
     )
 
 
 def coverage(evidence: Evidence) -> tuple[Covered, ...]:
     """Every input class, held or not."""
     return tuple(
-        Covered(
-            _text(r, "class"), _text(r, "words"), _count(r, "cases"), r.get("applies") is not False, _text(r, "reason")
-        )
-        for r in _rows(evidence, "coverage")
+        Covered(text(r, "class"), text(r, "words"), count(r, "cases"), r.get("applies") is not False, text(r, "reason"))
+        for r in rows(evidence, "coverage")
     )
+
+
+def limits(evidence: Evidence) -> str:
+    """What a differential case may be off by before it counts as wrong, in words; empty where nobody said."""
+    return text(evidence.details, "limits")
 
 
 def counterexamples(evidence: Evidence) -> tuple[Counterexample, ...]:
     """The smallest cases that fail."""
-    rows = _rows(evidence, "counterexamples")
+    found = rows(evidence, "counterexamples")
     return tuple(
-        Counterexample(name, _text(r, "kernel"), _text(r, "case"))
-        for r in rows
-        if _CASE_ID.fullmatch(name := _text(r, "id"))
+        Counterexample(name, text(r, "kernel"), text(r, "case"))
+        for r in found
+        if _CASE_ID.fullmatch(name := text(r, "id"))
     )
-
-
-def _rows(evidence: Evidence, key: str) -> list[dict[str, Any]]:
-    rows = evidence.details.get(key)
-    return [r for r in rows if isinstance(r, dict)] if isinstance(rows, list) else []
-
-
-def _text(row: Mapping[str, Any], key: str) -> str:
-    value = row.get(key)
-    return value if isinstance(value, str) else ""
-
-
-def _count(row: Mapping[str, Any], key: str) -> int:
-    value = row.get(key)
-    return value if isinstance(value, int) and value >= 0 else 0
-
-
-def _number(row: Mapping[str, Any], key: str) -> float | None:
-    value = row.get(key)
-    return float(value) if isinstance(value, int | float) and 0 <= value < float("inf") else None
-
-
-def _mapping(row: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    value = row.get(key)
-    return value if isinstance(value, dict) else {}

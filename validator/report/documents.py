@@ -216,13 +216,14 @@ class CheckDocument(TypedDict):
 class BundleFileDocument(TypedDict):
     sha256: str
     bytes: int
+    kind: Literal["result", "environment", "summary", "input", "counterexample", "excerpt", "log"]
 
 
 @_closed
 class BundleDocument(TypedDict):
     """`bundle.json`: what lies in a bundle's folder."""
 
-    schema: Literal["validator/bundle/1"]
+    schema: Literal["validator/bundle/2"]
     id: str
     verdict: Literal["pass", "fail", "unproven"]
     files: dict[str, BundleFileDocument]

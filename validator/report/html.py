@@ -15,17 +15,24 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from validator.report import details, words
+from validator.report import details, standing, story, words
+from validator.report.brief import brief
+from validator.report.gaps import gaps
 from validator.report.glance import Kernel, kernels_at_a_glance
+from validator.report.pictures.blast import blast_radius
 from validator.report.pictures.canvas import Picture
-from validator.report.pictures.charts import architectures, blast_radius, claims, errors, shapes
+from validator.report.pictures.charts import architectures, claims, errors, shapes
+from validator.report.pictures.lanes import happened, measured
 from validator.report.pictures.pipeline import pipelines
 from validator.report.pictures.timeline import timeline
 from validator.text import html, shorten, visible, visible_block
-from validator.verdict.model import Evidence, Finding, Obligation, Status, Strength, Verdict
+from validator.verdict.model import Evidence, Finding, Status, Verdict
 from validator.verdict.result import CheckResult, where_to_look
 
 __all__ = ["render_html"]
+
+_EXCERPTS = 100
+"""Pieces of code that the page shows; the bundle holds all."""
 
 _CHARTED = 40
 """Kernels whose cases are drawn: pictures of 200 would make a page that no phone opens."""
@@ -40,15 +47,6 @@ SIGNS = {
     Status.NOT_APPLICABLE: "– not applicable",
 }
 VERDICTS = {Verdict.PASS: "✓ pass", Verdict.FAIL: "✕ fail", Verdict.UNPROVEN: "? unproven"}
-STRENGTHS = {
-    Strength.MACHINE_CODE: "proof on machine code",
-    Strength.PTX: "proof on PTX",
-    Strength.GPU_RUN: "run on a GPU",
-    Strength.PTX_RUN: "PTX run on a CPU",
-    Strength.CPU_MODEL: "run of a CPU model",
-    Strength.SOURCE: "read from source",
-    Strength.DECLARED: "declared only",
-}
 
 
 class _Block(str):
@@ -61,6 +59,8 @@ class _KernelView:
     timeline: Picture | None
     charts: tuple[Picture, ...]
     runs: tuple[tuple[Evidence, tuple[details.Case, ...], tuple[details.Covered, ...]], ...]
+    others: tuple[Evidence, ...]
+    """Evidence of kinds that this page knows nothing about, but what `validator.report.story` lets them bring."""
     rows: tuple[tuple[tuple[Evidence, ...], tuple[details.Access, ...]], ...]
     """Audits that found the same before the wait, and what they found."""
 
@@ -78,6 +78,7 @@ def render_html(result: CheckResult) -> str:
     """The whole page."""
     kernels = kernels_at_a_glance(result)
     scope = result.manifest.scope if result.manifest else None
+    ranked = standing.by_subject(result.obligations)
     return (
         _environment()
         .get_template("page.html.j2")
@@ -86,9 +87,15 @@ def render_html(result: CheckResult) -> str:
             change=result.change,
             manifest=result.manifest,
             scope_rows=words.scope_rows(result.manifest) if result.manifest else [],
-            covered=[o for o in _sorted(result) if o.status in (Status.PROVEN, Status.WAIVED)],
-            open=[o for o in _sorted(result) if o.status in (Status.REFUTED, Status.UNPROVEN)],
-            obligations=_sorted(result),
+            brief=brief(result),
+            gaps=gaps(result),
+            covered=[o for o in ranked if o.status in (Status.PROVEN, Status.WAIVED)],
+            open=[o for o in ranked if o.status in (Status.REFUTED, Status.UNPROVEN)],
+            obligations=ranked,
+            remarks={o.id: standing.remark(result, o) for o in ranked},
+            excerpts=_excerpts(result),
+            shown_with_kernels={e.id for k in kernels for e in k.audits},
+            measured=[e for e in result.evidence if story.series(e)],
             evidence={o.id: words.evidence_of(result, o.evidence) for o in result.obligations},
             kernels=_kernels(result),
             pipelines=pipelines(result),
@@ -116,8 +123,10 @@ def _environment() -> Environment:
     environment.globals |= {
         "signs": SIGNS,
         "verdicts": VERDICTS,
-        "strengths": STRENGTHS,
+        "strengths": words.STRENGTHS,
         "words": words,
+        "standing": standing,
+        "brought": _brought,
         "case_rows": _case_rows,
         "resources": details.resources,
         "fixed_dims": _fixed,
@@ -134,8 +143,36 @@ def _shown(value: Any) -> Any:
     return visible(str(value))
 
 
-def _sorted(result: CheckResult) -> list[Obligation]:
-    return sorted(result.obligations, key=lambda o: o.id)
+@dataclass(frozen=True, slots=True)
+class _Brought:
+    """What a piece of evidence brings for whoever drills down, of whatever kind it is."""
+
+    steps: tuple[story.Step, ...]
+    pictures: tuple[Picture, ...]
+    tables: tuple[story.Table, ...]
+    excerpts: tuple[story.Excerpt, ...]
+    """Those that no finding shows."""
+    logs: tuple[story.Log, ...]
+
+
+def _brought(evidence: Evidence) -> _Brought:
+    lanes = story.lanes(evidence)
+    return _Brought(
+        story.steps(evidence),
+        (*([happened(lanes)] if lanes else []), *map(measured, story.series(evidence))),
+        story.tables(evidence),
+        tuple(e for e in story.excerpts(evidence) if not e.finding)[:_EXCERPTS],
+        story.logs(evidence),
+    )
+
+
+def _excerpts(result: CheckResult) -> dict[str, tuple[story.Excerpt, list[tuple[bool, str]]]]:
+    """Finding → the code around it, line by line, with the one that is meant; the first ones alone where many are."""
+    found = {e.finding: e for evidence in result.evidence for e in story.excerpts(evidence) if e.finding}
+    wanted = [f.id for f in words.by_weight(result.findings) if f.id in found][:_EXCERPTS]
+    return {
+        i: (found[i], [(n == found[i].mark, line) for n, line in enumerate(found[i].text.split("\n"))]) for i in wanted
+    }
 
 
 def _groups(result: CheckResult) -> list[_Group]:
@@ -157,9 +194,8 @@ def _kernels(result: CheckResult) -> list[_KernelView]:
 def _kernel(kernel: Kernel, batch: str | None, charted: bool) -> _KernelView:
     audits = sorted((e for e in kernel.audits if e.kind == details.ORDERING), key=lambda e: _WORST.index(e.status))
     runs = [(e, details.cases(e), details.coverage(e)) for e in kernel.audits if e.kind == details.DIFFERENTIAL]
-    charts = [
-        picture for _, cases, _ in runs if charted for picture in (errors(cases), shapes(cases, batch)) if picture
-    ]
+    charts = [picture for e, cases, _ in runs if charted for picture in _charts(e, cases, batch) if picture]
+    known = (details.ORDERING, details.DIFFERENTIAL)
     early: dict[tuple[details.Access, ...], list[Evidence]] = {}
     for audit in audits:
         early.setdefault(details.accesses(audit, "early"), []).append(audit)
@@ -168,8 +204,15 @@ def _kernel(kernel: Kernel, batch: str | None, charted: bool) -> _KernelView:
         timeline(audits[0]) if audits else None,
         tuple(charts),
         tuple(runs),
+        tuple(e for e in kernel.audits if e.kind not in known),
         tuple((tuple(same), rows) for rows, same in early.items()),
     )
+
+
+def _charts(run: Evidence, cases: Sequence[details.Case], batch: str | None) -> tuple[Picture | None, ...]:
+    limits = details.limits(run)
+    said = f"A case counts as wrong beyond: {limits}." if limits else ""
+    return errors(cases, said), shapes(cases, batch, words.STRENGTHS[run.strength])
 
 
 def _case_rows(cases: Sequence[details.Case], fixed: Mapping[str, int]) -> Markup:

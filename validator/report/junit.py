@@ -11,7 +11,8 @@ from collections.abc import Iterable
 from xml.etree import ElementTree as ET
 
 from validator.report.details import DIFFERENTIAL, Case, cases
-from validator.report.words import evidence_of, place
+from validator.report.standing import stands
+from validator.report.words import STRENGTHS, evidence_of, place
 from validator.text import shorten, visible, visible_block
 from validator.verdict.model import Evidence, Obligation, Status
 from validator.verdict.result import CheckResult
@@ -63,8 +64,8 @@ def _obligation(result: CheckResult, obligation: Obligation) -> ET.Element:
         said = ET.SubElement(case, outcome, {"message": _line(f"{obligation.status}: {obligation.reason}")})
         if outcome != "skipped":
             said.set("type", obligation.status.value)
-        said.text = _block("\n".join([obligation.statement, *_findings(result, obligation)]))
-    seen = [f"{e.strength.value}: {e.summary}" for e in evidence_of(result, obligation.evidence)]
+        said.text = _block("\n".join([stands(obligation), *_findings(result, obligation)]))
+    seen = [f"{STRENGTHS[e.strength]}: {e.summary}" for e in evidence_of(result, obligation.evidence)]
     if seen:
         ET.SubElement(case, "system-out").text = _block("\n".join(seen))
     return case

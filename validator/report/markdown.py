@@ -10,7 +10,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from validator.report import words
+from validator.report.brief import brief
+from validator.report.gaps import gaps
 from validator.report.glance import Kernel, kernels_at_a_glance
+from validator.report.standing import by_subject, remark, stands
 from validator.text import code, fenced, markdown, shorten
 from validator.verdict.model import Finding, Obligation, Status, Verdict
 from validator.verdict.result import CheckResult, Place, where_to_look
@@ -99,8 +102,9 @@ def _head(result: CheckResult) -> str:
     change = result.change
     manifest = result.manifest
     title = markdown(shorten(manifest.title, 200)) if manifest else "a change without a readable manifest"
+    told = "".join(f"- **{name}**: {markdown(shorten(text, 900))}.\n" for name, text in brief(result).lines())
     return (
-        f"{MARKER}\n# {VERDICTS[result.verdict]}: {title}\n\n{markdown(result.reason)}.\n\n"
+        f"{MARKER}\n# {VERDICTS[result.verdict]}: {title}\n\n{told}\n{markdown(result.reason)}.\n\n"
         f"{code(words.compact(change.base))} to {code(words.compact(change.head))}, seen from merge base "
         f"{code(words.compact(change.merge_base))}: {markdown(words.change_size(change))}. Judged by policy "
         f"{code(result.policy.name if result.policy else 'none')} from {code(shorten(result.policy_source, 120))} "
@@ -111,15 +115,15 @@ def _head(result: CheckResult) -> str:
 def _sections(result: CheckResult) -> Iterator[_Section]:
     yield _Section("What this change is", tuple(_what(result)), 1)
     yield _Section("What it may touch", tuple(_reach(result)), 2)
+    places = enumerate(where_to_look(result), 1)
+    yield _Section("Where to look", tuple(_place(n, p) for n, p in places), 5)
     yield _Section("Kernels at a glance", tuple(map(_kernel, kernels_at_a_glance(result))), 6, head=_KERNEL_HEAD)
-    obligations = sorted(result.obligations, key=lambda o: o.id)
+    obligations = by_subject(result.obligations)
     yield _Section("Obligations", tuple(_obligation(result, o) for o in obligations), 3, head=_OBLIGATION_HEAD)
-    yield _Section("What is not covered", tuple(_bullets(result.not_covered)), 4)
+    yield _Section("What is not covered", tuple(_gaps(result)), 4)
     trust = [*_bullets(result.assumptions), *_bullets(words.waiver_line(w) for w in result.waivers)]
     yield _Section("Assumptions and waivers", tuple(trust), 7)
     yield _Section("Changes since the earlier run", tuple(_bullets(result.since)), 11)
-    places = enumerate(where_to_look(result), 1)
-    yield _Section("Where to look", tuple(_place(n, p) for n, p in places), 5)
     findings = words.alike(result.findings)
     yield _Section("Findings", tuple(map(_alike, findings)), 8, separator="\n\n")
     yield _Section("Claims of the author, not checked here", tuple(_claims(result)), 9)
@@ -129,6 +133,11 @@ def _sections(result: CheckResult) -> Iterator[_Section]:
 
 def _bullets(texts: Iterable[str]) -> Iterator[str]:
     return (f"- {markdown(shorten(text, 1000))}" for text in texts)
+
+
+def _gaps(result: CheckResult) -> Iterator[str]:
+    """Heaviest first, each with what leaves it open."""
+    return (f"- {markdown(shorten(text, 1000))} *({group.title})*" for group in gaps(result) for text in group.texts)
 
 
 def _prose(text: str) -> str:
@@ -180,10 +189,12 @@ _OBLIGATION_HEAD = "| status | obligation | what was examined | strength | reaso
 
 def _obligation(result: CheckResult, obligation: Obligation) -> str:
     examined = "<br>".join(markdown(shorten(e.summary, 300)) for e in words.evidence_of(result, obligation.evidence))
-    strength = obligation.strength.value.replace("-", " ") if obligation.strength else "none"
+    strength = words.STRENGTHS[obligation.strength] if obligation.strength else "none"
+    but = remark(result, obligation)
+    beside = f" **But {markdown(shorten(but, 500))}.**" if but else ""
     return (
         f"| {SIGNS[obligation.status]} | {code(shorten(obligation.id, 120))}<br>"
-        f"{markdown(shorten(obligation.statement, 400))} | {examined or 'nothing'} | {strength} "
+        f"{markdown(shorten(stands(obligation), 400))}{beside} | {examined or 'nothing'} | {strength} "
         f"| {markdown(shorten(obligation.reason, 600))} |"
     )
 

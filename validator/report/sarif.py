@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import quote
 
 from validator import __version__
+from validator.report.rule_pages import help_uri
 from validator.report.words import by_weight
 from validator.rule import Rule
 from validator.rules import NoPage, all_rules, page
@@ -84,10 +85,12 @@ def _rules(findings: Iterable[Finding]) -> list[dict[str, Any]]:
 def _rule(rule: Rule) -> dict[str, Any]:
     told = page(rule.id)
     text = f"validator explain {rule.id}" if isinstance(told, NoPage) else told
+    address = help_uri(rule.id)
     return {
         "id": rule.id,
         "shortDescription": {"text": _plain(rule.title)},
         "help": {"text": _plain(text), "markdown": fenced(text)},
+        **({"helpUri": address} if address else {}),
         "defaultConfiguration": {"level": _LEVELS[rule.severity]},
         "properties": {"tags": [rule.id.partition("/")[0]]},
     }

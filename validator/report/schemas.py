@@ -58,7 +58,7 @@ SCHEMAS: dict[str, Published] = {
     "review": Published(
         "reviews/*.json of a bundle, `review` (validator/review/1)", _of_name("validator.verdict.review", "Review")
     ),
-    "bundle": Published("bundle.json (validator/bundle/1)", _of_type(BundleDocument)),
+    "bundle": Published("bundle.json (validator/bundle/2)", _of_type(BundleDocument)),
 }
 
 

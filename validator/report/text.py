@@ -10,7 +10,10 @@ from collections.abc import Callable, Iterator
 from typing import TextIO
 
 from validator.report import words
+from validator.report.brief import brief
+from validator.report.gaps import gaps
 from validator.report.glance import kernels_at_a_glance
+from validator.report.standing import by_subject, remark, stands
 from validator.text import shorten, visible, visible_block
 from validator.verdict.model import Finding, Obligation, Severity, Status, Verdict
 from validator.verdict.result import CheckResult, where_to_look
@@ -78,16 +81,18 @@ class _Report:
     def lines(self) -> Iterator[str]:
         result = self.result
         yield f"{self.paint(result.verdict.value.upper(), VERDICTS[result.verdict])}: {visible(result.reason)}"
+        for name, told in brief(result).lines():
+            yield from self.wrap(f"{name.lower()}: {told}.", "  ", "    ")
         yield ""
         yield from self.what()
+        yield from self.section("where to look", self.places())
         yield from self.section("kernels", self.kernels())
         yield from self.section("obligations", self.obligations())
-        yield from self.section("not covered", self.bullets(result.not_covered))
+        yield from self.section("not covered", self.gaps())
         yield from self.section("findings", self.findings())
         yield from self.section("assumptions", self.bullets(result.assumptions))
         yield from self.section("waivers", self.bullets(words.waiver_line(w) for w in result.waivers))
         yield from self.section("changes since the earlier run", self.bullets(result.since))
-        yield from self.section("where to look", self.places())
         yield from self.section("reproduce", [f"  {visible(result.reproduce)}"])
 
     def section(self, title: str, body: Iterator[str] | list[str]) -> Iterator[str]:
@@ -110,6 +115,11 @@ class _Report:
     def bullets(self, texts: Iterator[str] | tuple[str, ...]) -> Iterator[str]:
         for text in texts:
             yield from self.wrap(text, "  - ", "    ")
+
+    def gaps(self) -> Iterator[str]:
+        for group in gaps(self.result):
+            yield f"  {group.title}"
+            yield from self.bullets(group.texts)
 
     def what(self) -> Iterator[str]:
         result, change = self.result, self.result.change
@@ -150,16 +160,18 @@ class _Report:
         return self.paint(f"{status.value:<14}", STYLES[status])
 
     def obligations(self) -> Iterator[str]:
-        for obligation in sorted(self.result.obligations, key=lambda o: o.id):
+        for obligation in by_subject(self.result.obligations):
             yield from self.obligation(obligation)
 
     def obligation(self, obligation: Obligation) -> Iterator[str]:
         yield f"  {self.status(obligation.status)}  {visible(shorten(obligation.id, 80))}"
-        yield from self.wrap(obligation.statement, " " * 18, " " * 18)
+        yield from self.wrap(stands(obligation), " " * 18, " " * 18)
+        if but := remark(self.result, obligation):
+            yield from self.wrap(f"but {but}", " " * 18, " " * 20)
         if obligation.status is not Status.PROVEN and obligation.reason:
             yield from self.wrap(f"because: {obligation.reason}", " " * 18, " " * 20)
         for evidence in words.evidence_of(self.result, obligation.evidence):
-            yield from self.wrap(f"{evidence.strength.value}: {evidence.summary}", " " * 18, " " * 20)
+            yield from self.wrap(f"{words.STRENGTHS[evidence.strength]}: {evidence.summary}", " " * 18, " " * 20)
 
     def findings(self) -> Iterator[str]:
         printed = 0

@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterable, Mapping
 from validator.change.model import Change
 from validator.manifest.model import Manifest, Switch
 from validator.report.glance import Kernel
-from validator.verdict.model import Evidence, Finding, Location, Severity, Status
+from validator.verdict.model import Evidence, Finding, Location, Severity, Status, Strength
 from validator.verdict.result import CheckResult, WaiverUse
 
 __all__ = [
+    "STRENGTHS",
     "Escape",
     "across_files",
     "alike",
@@ -30,6 +31,17 @@ __all__ = [
 
 Escape = Callable[[str], str]
 """How a format escapes untrusted text."""
+
+STRENGTHS = {
+    Strength.MACHINE_CODE: "proof on machine code",
+    Strength.PTX: "proof on PTX",
+    Strength.GPU_RUN: "run on a GPU",
+    Strength.PTX_RUN: "run on the PTX on a CPU",
+    Strength.CPU_MODEL: "run of a CPU model",
+    Strength.SOURCE: "read from source",
+    Strength.DECLARED: "declared only",
+}
+"""What kind of evidence it is, as every format says it."""
 
 _WEIGHT = (Severity.ERROR, Severity.UNPROVEN, Severity.WARNING, Severity.NOTE)
 

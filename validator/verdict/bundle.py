@@ -1,13 +1,18 @@
 """The bundle: a folder that holds a result and everything it rests on, every file named by its digest.
 
-    bundle.json        what is in the folder: name → sha256, bytes; the bundle's own id
+    bundle.json        what is in the folder: name → sha256, bytes, kind; the bundle's own id
     result.json        the check result, free of times and absolute paths
     environment.json   times, versions, paths: the only file that differs between two runs over the same input
     summary.html, summary.md, summary.txt
-    objects/ab/cdef…   inputs and counterexamples, named by their sha256
+    objects/ab/cdef…   inputs, named by their sha256
+    counterexamples/   the smallest cases that fail, as `validator replay` takes them
+    excerpts/          the code around each finding, as it was disassembled or read
+    logs/              what tools printed
 
     statement.json     in-toto statement over bundle.json (`validator.verdict.attest`), and statement.dsse.json: signed
     reviews/0001.json  what people decided about it (`validator.verdict.review`)
+
+Bundles of version 1 say no kinds and hold neither excerpts nor logs; they are read as what they would be today.
 
 The id is the sha256 over all entries but `environment.json`, so two runs over the same input share it. Statements and
 reviews are made from the manifest's digest: they lie beside it and are checked against it.
@@ -42,6 +47,7 @@ __all__ = [
     "check_target",
     "digest",
     "dump",
+    "kind_of",
     "load_bundle",
     "load_json",
     "object_name",
@@ -50,7 +56,7 @@ __all__ = [
     "write_bundle",
 ]
 
-SCHEMA = "validator/bundle/1"
+SCHEMA = "validator/bundle/2"
 MANIFEST = "bundle.json"
 RESULT = "result.json"
 ENVIRONMENT = "environment.json"
@@ -69,6 +75,7 @@ class Bundle:
 
     folder: Path
     manifest: dict[str, Any]
+    """As today's version writes it, whichever version wrote it."""
 
 
 def digest(data: bytes) -> str:
@@ -116,7 +123,8 @@ def write_bundle(
     """
     check_target(target)
     entries = {
-        name: {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)} for name, data in sorted(files.items())
+        name: {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data), "kind": kind_of(name)}
+        for name, data in sorted(files.items())
     }
     identity = _identity(entries)
     manifest = {"schema": SCHEMA, "id": identity, "verdict": verdict, "files": entries}
@@ -171,6 +179,28 @@ def _swap(staging: Path, target: Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
+def kind_of(name: str) -> str:
+    """What a file of a bundle is for."""
+    if name == RESULT:
+        return "result"
+    if name == ENVIRONMENT:
+        return "environment"
+    return _KINDS.get(name.partition("/")[0], "summary")
+
+
+_KINDS = {"objects": "input", "counterexamples": "counterexample", "excerpts": "excerpt", "logs": "log"}
+
+
+def _from_1(manifest: dict[str, Any]) -> dict[str, Any]:
+    files = manifest["files"]
+    known = {n: {**e, "kind": kind_of(n)} if isinstance(e, dict) else e for n, e in files.items()}
+    return {**manifest, "schema": "validator/bundle/2", "files": known}
+
+
+_MIGRATIONS: Mapping[str, Callable[[dict[str, Any]], dict[str, Any]]] = {"validator/bundle/1": _from_1}
+"""Schema → what makes the next version of it."""
+
+
 def load_bundle(folder: Path) -> Bundle:
     """Read the bundle's manifest; raises `BundleError` when the folder is no bundle of a schema known here."""
     try:
@@ -179,10 +209,14 @@ def load_bundle(folder: Path) -> Bundle:
         raise BundleError(
             Problem(f"is no bundle ({type(error).__name__})", str(folder), "name a folder that `--bundle` wrote")
         ) from None
-    if not isinstance(manifest, dict) or manifest.get("schema") != SCHEMA:
-        raise BundleError(Problem(f"has no manifest of schema {SCHEMA}", str(folder / MANIFEST)))
+    known = (SCHEMA, *_MIGRATIONS)
+    if not isinstance(manifest, dict) or manifest.get("schema") not in known:
+        hint = "a newer validator may have written it"
+        raise BundleError(Problem(f"has no manifest of schema {' or '.join(known)}", str(folder / MANIFEST), hint))
     if not isinstance(manifest.get("files"), dict):
         raise BundleError(Problem("lists no files", str(folder / MANIFEST)))
+    while manifest["schema"] != SCHEMA:
+        manifest = _MIGRATIONS[manifest["schema"]](manifest)
     return Bundle(folder, manifest)
 
 
@@ -214,6 +248,8 @@ def _verify_files(bundle: Bundle) -> list[Problem]:
             problems.append(Problem("is missing", name))
         elif not isinstance(entry, dict) or _digest(path) != entry.get("sha256"):
             problems.append(Problem("was changed since the bundle was written", name))
+        elif entry.get("kind") != kind_of(name):
+            problems.append(Problem("is said to be of another kind than it is", name))
     return problems
 
 

@@ -27,7 +27,7 @@ def not_built_here(evidence: Iterable[Evidence]) -> tuple[str, ...]:
     }
     if not examined:
         return ()
-    names = sorted(examined)
+    names = sorted({path.rpartition("/")[2] for path in examined})
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     listed = ", ".join(names[:_NAMED])
     return (f"that the compiled code comes from the sources of this change: nothing here built {listed}{more}",)

@@ -1,4 +1,4 @@
-"""Charts over many cases and builds: errors, coverage, claims, and how far a change reaches."""
+"""Charts over many cases and builds: errors, coverage, claims."""
 
 from __future__ import annotations
 
@@ -7,22 +7,25 @@ import statistics
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from validator.report.details import DIFFERENTIAL, ORDERING, Case
+from validator.report.details import ORDERING, Case
 from validator.report.glance import Kernel
 from validator.report.pictures.canvas import Canvas, Picture
 from validator.report.words import plural
 from validator.verdict.model import Status, Strength
 from validator.verdict.result import CheckResult
 
-__all__ = ["architectures", "blast_radius", "claims", "errors", "shapes"]
+__all__ = ["architectures", "claims", "errors", "shapes"]
 
 _WIDTH = 720
 _BINS = tuple(range(-6, 5))
 """Powers of two of error over yardstick; the first and the last bin take what lies beyond."""
 
 
-def errors(run: Sequence[Case]) -> Picture | None:
-    """How the candidate's errors are distributed, beside the trusted implementation's own; None without figures."""
+def errors(run: Sequence[Case], limits: str = "") -> Picture | None:
+    """How the candidate's errors are distributed, beside the trusted implementation's own; None without figures.
+
+    `limits`: what a case may be off by before it counts as wrong, in words.
+    """
     own = [c.error for c in run if c.error is not None]
     trusted = [c.baseline for c in run if c.baseline is not None]
     if not own:
@@ -48,7 +51,9 @@ def errors(run: Sequence[Case]) -> Picture | None:
     says = f"Candidate: median {statistics.median(own):.3g}, largest {max(own):.3g} over {plural(len(own), 'case')}."
     if trusted:
         says += f" Trusted implementation: median {statistics.median(trusted):.3g}, largest {max(trusted):.3g}."
-    return canvas.picture("Errors against float64", f"{says} 1 is what an honest implementation may be off by.")
+    says += " 1 is what an honest implementation may be off by."
+    says += f" {limits}" if limits else " Which multiple of it counts as wrong stands in no evidence of this run."
+    return canvas.picture("Errors against float64", says)
 
 
 def _binned(values: Iterable[float]) -> Counter[int]:
@@ -61,8 +66,8 @@ def _label(power: int) -> str:
     return f"≥{2.0**power:.2g}"
 
 
-def shapes(run: Sequence[Case], axis: str | None) -> Picture | None:
-    """Cases by shape and element type. `axis`: the dimension along which shapes are told apart."""
+def shapes(run: Sequence[Case], axis: str | None, how: str) -> Picture | None:
+    """Cases by shape and element type. `axis`: the dimension along which shapes are told apart; `how` they were run."""
     names = Counter(name for c in run for name in c.dims)
     if not names:
         return None
@@ -77,7 +82,7 @@ def shapes(run: Sequence[Case], axis: str | None) -> Picture | None:
     cells = {key: _cell(held) for key, held in found.items()}
     says = (
         f"{plural(len(run), 'case')} over {plural(len(rows), 'value or range', 'values and ranges')} of {axis} and "
-        f"{plural(len(columns), 'combination')} of element types, all run on a CPU model; empty cells were not run."
+        f"{plural(len(columns), 'combination')} of element types ({how}); empty cells were not run."
     )
     title = f"Cases by {axis} and element type"
     return _grid(title, says, [name for name, _ in rows], columns, cells, f"{axis} = ")
@@ -116,6 +121,9 @@ _SHORT = {
 }
 
 
+_RUNS = (Strength.GPU_RUN, Strength.PTX_RUN, Strength.CPU_MODEL)
+
+
 def architectures(kernels: Sequence[Kernel], declared: Sequence[str]) -> Picture | None:
     """What was examined of each kernel for each architecture in scope; None without kernels."""
     if not kernels or not declared:
@@ -127,18 +135,23 @@ def architectures(kernels: Sequence[Kernel], declared: Sequence[str]) -> Picture
         for column in columns:
             own = [e for e in kernel.audits if e.kind == ORDERING and e.figures.get("arch") == column]
             if column == "run":
-                own = [e for e in kernel.audits if e.kind == DIFFERENTIAL]
+                own = [e for e in kernel.audits if e.strength in _RUNS]
             if own:
                 bad = next((s for s in (Status.REFUTED, Status.UNPROVEN) if any(e.status is s for e in own)), None)
                 how = " + ".join(dict.fromkeys(_SHORT[e.strength] for e in own))
                 cells[(kernel.match, column)] = (how, (bad or Status.PROVEN).value)
-    missing = [f"{k.match} on {c}" for k in kernels for c in columns if (k.match, c) not in cells]
+    missing = [f"{k.match} on {c}" for k in kernels for c in columns[:-1] if (k.match, c) not in cells]
+    idle = [k.match for k in kernels if (k.match, "run") not in cells]
     says = "Every kernel was examined for every architecture in scope; what was run, and where, stands under `run`."
-    if missing:
-        more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
-        says = f"Nothing was examined of {', '.join(missing[:5])}{more}."
+    if missing or idle:
+        told = [f"Nothing was examined of {_few(missing)}."] if missing else []
+        says = " ".join([*told, *([f"Nothing was run of {_few(idle)}."] if idle else [])])
     shown = [k.match for k in kernels][:40]
     return _grid("What was examined, by kernel and architecture", says, shown, columns, cells, "")
+
+
+def _few(names: Sequence[str]) -> str:
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
 def _grid(
@@ -181,46 +194,3 @@ def claims(result: CheckResult) -> Picture | None:
             canvas.text(f"{value:g} {who}", 246 + width, y + 20 * row + 13)
     says = "; ".join(f"{c.metric}: {c.value:g} against {c.baseline:g}" for c in made[:12])
     return canvas.picture("Claims of the author, declared and not measured here", f"{says}.")
-
-
-def _end(path: str, most: int = 20) -> str:
-    """The end of a path, which tells files of one folder apart."""
-    return path if len(path) <= most else f"…{path[1 - most :]}"
-
-
-def blast_radius(result: CheckResult) -> Picture | None:
-    """Who can reach the change: the switch and the entry points, existing files that were edited, its own paths."""
-    change, manifest = result.change, result.manifest
-    if not change.files:
-        return None
-    existing = [f for f in change.files if f.status.name != "ADDED"]
-    added = [f for f in change.files if f.status.name == "ADDED"]
-    reach = [f"switch {manifest.switch.name}"] if manifest and manifest.switch else ["no switch declared"]
-    reach += [f"entry {e}" for e in manifest.isolation.entry_points] if manifest else []
-    edited = [f"{_end(f.path)} +{f.added} −{f.deleted}" for f in existing] or ["no existing file"]
-    own = [f"{_end(f.path)} +{f.added}" for f in added] or ["no new file"]
-    columns = (
-        ("reached through", reach, "reach"),
-        ("existing files edited", edited, "edited"),
-        ("new files", own, "own"),
-    )
-    rows = min(max(len(c[1]) for c in columns), 10)
-    canvas = Canvas(_WIDTH, 50 + 24 * (rows + 1))
-    width = _WIDTH / 3
-    for index, (title, items, kind) in enumerate(columns):
-        x = index * width
-        canvas.box(x + 4, 6, width - 24, 40 + 24 * (rows + 1) - 4, f"group {kind}")
-        canvas.text(f"{title} ({len(items) if not items[0].startswith('no ') else 0})", x + 14, 26, "name", width - 40)
-        for row, item in enumerate(items[:10]):
-            canvas.text(item, x + 14, 50 + 24 * row, None, width - 42)
-        if len(items) > 10:
-            canvas.text(f"and {len(items) - 10} more", x + 14, 50 + 24 * 10, "q")
-        if index < 2:
-            canvas.text("→", x + width - 16, 40 + 12 * rows, "name")
-    says = (
-        f"Reached through {', '.join(reach[:4])}; edits {plural(len(existing), 'existing file')} "
-        f"({sum(f.lines for f in existing):,} lines) and brings {plural(len(added), 'new file')}."
-    )
-    read = next((e.summary for e in result.evidence if e.id == "isolation/blast-radius"), None)
-    says += f" Read from source: {read}." if read else " Who imports it was not examined."
-    return canvas.picture("Blast radius: who can reach it, what it edits, what is its own", says)

@@ -1,0 +1,117 @@
+"""The page in four sentences: what happened, what decided it and what mends it, the largest gap, and what to do now."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from validator.report.gaps import largest
+from validator.report.standing import by_subject, stands
+from validator.report.words import STRENGTHS, plural
+from validator.rules import all_rules, unwaivable
+from validator.verdict.model import Finding, Obligation, Status, Strength, Verdict
+from validator.verdict.result import CheckResult, deciding, site
+
+__all__ = ["Brief", "brief"]
+
+
+@dataclass(frozen=True, slots=True)
+class Brief:
+    """Raw text; the format that shows it escapes it."""
+
+    happened: str
+    decided: str
+    """The deciding fact, with its place."""
+    mends: str
+    """Empty where nothing has to be mended."""
+    gap: str
+    """The largest one; empty where nothing is known to be missing, which hardly ever is so."""
+    action: str
+    """What is recommended to the person who judges."""
+
+    def lines(self) -> tuple[tuple[str, str], ...]:
+        """(what it says, the sentence), for formats that show one after the other."""
+        decided = f"{self.decided}. What mends it: {self.mends}" if self.mends else self.decided
+        gap = self.gap or "none is known, which is no promise that there is none"
+        return (
+            ("What happened", self.happened),
+            ("What decided it", decided),
+            ("Largest gap", gap),
+            ("Recommended", self.action),
+        )
+
+
+def brief(result: CheckResult) -> Brief:
+    """Computed from the result alone; it overstates nothing because it quotes obligations, findings and gaps."""
+    first = next(iter(by_subject(result.obligations)), None)
+    finding = deciding(result, first) if first else None
+    return Brief(
+        happened=_happened(result, first, finding),
+        decided=_decided(result, finding, first),
+        mends=_mends(finding) if finding and result.verdict is not Verdict.PASS else "",
+        gap=largest(result),
+        action=_action(result, finding),
+    )
+
+
+def _happened(result: CheckResult, first: Obligation | None, finding: Finding | None) -> str:
+    counts = Counter(o.status for o in result.obligations)
+    if first is None:
+        return "Nothing was examined, and no evidence is never a pass"
+    if result.verdict is Verdict.PASS:
+        settled = counts[Status.PROVEN] + counts[Status.WAIVED]
+        waived = f", {counts[Status.WAIVED]} of them by waiver" if counts[Status.WAIVED] else ""
+        return f"Nothing that the policy asks for was refuted or left open: {settled} obligations are settled{waived}"
+    if result.verdict is Verdict.FAIL:
+        return f"Refused: {_fault(first, finding)}" + _more(counts[Status.REFUTED], "refuted")
+    return f"Not settled: {stands(first)}" + _more(counts[Status.UNPROVEN], "open")
+
+
+def _fault(obligation: Obligation, finding: Finding | None) -> str:
+    """The title of the broken rule, which is written for people; what denies the obligation where there is none."""
+    title = next((rule.title for rule in all_rules() if finding and rule.id == finding.rule), "")
+    if finding is None or not title:
+        return stands(obligation)
+    return f"{title}, in {finding.where.kernel}" if finding.where.kernel else title
+
+
+def _more(count: int, what: str) -> str:
+    return f" (and {count - 1} more {what})" if count > 1 else ""
+
+
+def _decided(result: CheckResult, finding: Finding | None, first: Obligation | None) -> str:
+    if result.verdict is Verdict.PASS:
+        return f"It rests on {_strengths(result)}"
+    if finding is not None:
+        path, line, inside = site(result.change, finding.where)
+        place = f"{path}:{line}" if line else path
+        fact = first.reason if first and finding.message in first.reason else finding.message
+        return f"{fact}, at {place}" + (f" ({inside})" if inside else "")
+    return first.reason if first is not None else "there is no obligation"
+
+
+def _mends(finding: Finding) -> str:
+    """In a sentence: the code that may follow it stands with the finding."""
+    return next((line.strip().rstrip(".:") for line in finding.fix.split("\n") if line.strip()), "")
+
+
+def _strengths(result: CheckResult) -> str:
+    """Which kinds of evidence carry a pass, strongest first, and how much each carries."""
+    carried = Counter(o.strength for o in result.obligations if o.status is Status.PROVEN and o.strength)
+    known = [f"{STRENGTHS[s]} ({plural(carried[s], 'obligation')})" for s in Strength if carried[s]]
+    return ", ".join(known) or "waivers and reasons alone"
+
+
+def _action(result: CheckResult, finding: Finding | None) -> str:
+    if result.verdict is Verdict.PASS:
+        gaps = f" and the {plural(len(result.not_covered), 'gap')}" if result.not_covered else ""
+        return f"Judge the design{gaps} below, then record it with `validator approve` or `validator reject`"
+    if result.verdict is Verdict.FAIL:
+        back = "Do not merge. Send it back with the deciding fact and ask for a new run"
+        if finding is None or finding.rule.startswith("gate/") or finding.rule in unwaivable():
+            return f"{back}; no waiver covers it"
+        return f"{back}; if it is acceptable for a while, a waiver on the base says so by name (`validator waive`)"
+    return (
+        "Do not merge as it is. Ask for the missing evidence, or accept each open obligation by name until a day "
+        "(`validator approve --accept OBLIGATION=DAY`)"
+    )
