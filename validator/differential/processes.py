@@ -7,10 +7,11 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from validator.differential.device import Candidate, Device, candidate_of
+from validator.differential.device import Candidate, Device, NotRunHere, candidate_of
 from validator.differential.errors import DifferentialError
 from validator.differential.runner import Runner
 from validator.manifest.contract import KernelContract
+from validator.run.adapters import ADAPTERS
 from validator.run.sandbox import Limits, Worker
 
 __all__ = ["Trees", "runner_for"]
@@ -41,16 +42,24 @@ def runner_for(
     limits = limits or Limits()
     with ExitStack() as stack:
         candidate = stack.enter_context(_worker(chosen, contract, trees, limits))
-        reference = stack.enter_context(Worker(contract.reference, trees.base, limits))
+        reference = stack.enter_context(_trusted(contract, contract.reference, trees, limits))
         baseline = reference
         if contract.baseline is not None:
-            baseline = stack.enter_context(Worker(contract.baseline, trees.base, limits))
+            baseline = stack.enter_context(_trusted(contract, contract.baseline, trees, limits))
         checker = generator = None
         if contract.tolerance.policy == "property" and contract.tolerance.checker is not None:
             checker = stack.enter_context(Worker(contract.tolerance.checker, trees.base, limits))
         if contract.generator is not None:
             generator = stack.enter_context(Worker(contract.generator, trees.base, limits))
         yield Runner(chosen, contract, candidate, reference, baseline, checker, generator)
+
+
+def _trusted(contract: KernelContract, target: str, trees: Trees, limits: Limits) -> Worker:
+    """A process of the stock path, on numpy arrays or on torch's CPU tensors."""
+    adapter = ADAPTERS[contract.trusted]
+    if lacking := adapter.lacking():
+        raise NotRunHere(lacking)
+    return Worker(target, trees.base, limits, adapter=adapter, options={"device": "cpu"})
 
 
 def _worker(chosen: Candidate, contract: KernelContract, trees: Trees, limits: Limits) -> Worker:

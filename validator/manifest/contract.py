@@ -315,6 +315,8 @@ class KernelContract(_Model):
     """What it must compute, `module:function` in the base tree; also given float64 inputs."""
     baseline: Callable_ | None = None
     """The trusted implementation whose error is the yardstick; None: the reference at the arguments' own types."""
+    trusted: Literal["numpy", "torch"] = "numpy"
+    """What `reference` and `baseline` take: numpy arrays, or torch's CPU tensors."""
     generator: Callable_ | None = None
     """Escape hatch: a function of the base tree that makes the arguments from dimensions and a seed."""
     import_root: str = "."
@@ -451,10 +453,11 @@ def _bad_names(contract: KernelContract) -> Iterator[str]:
                     yield f"argument {arg!r}: domain.{key} is {text!r}, but {target!r} has no axis {axis}"
         if (scales := value.domain.scales) is not None and scales not in values:
             yield f"argument {arg!r}: domain.scales names {scales!r}{_nearest(scales, values)}"
-    for stride in (p for a in contract.args for p in (a, *a.fields) if p.stride is not None):
-        target, _, axis = str(stride.stride).rpartition(".")
+    parts: list[Argument | ContractField] = [*contract.args, *(field for arg in contract.args for field in arg.fields)]
+    for part in (p for p in parts if p.stride is not None):
+        target, _, axis = str(part.stride).rpartition(".")
         if target not in values or not axis.isdecimal() or int(axis) >= len(values[target][1].shape or ()):
-            yield f"argument {stride.name!r}: stride is {stride.stride!r}, expected `argument.axis` of an array"
+            yield f"argument {part.name!r}: stride is {part.stride!r}, expected `argument.axis` of an array"
     for name in contract.returns:
         if name not in values:
             yield f"returns: no argument {name!r}{_nearest(name, values)}"
