@@ -7,11 +7,12 @@ in fakes and every run over the same context gives the same result.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from validator.scale.cell import InPlace, Work
 from validator.verdict.model import StageResult
 
 if TYPE_CHECKING:
@@ -19,7 +20,19 @@ if TYPE_CHECKING:
     from validator.manifest.model import Manifest
     from validator.policy.model import Policy
 
-__all__ = ["Stage", "StageContext"]
+__all__ = ["Stage", "StageContext", "Store"]
+
+
+class Store(Protocol):
+    """Where results are kept. What comes out was checked to be what went in, and by whom."""
+
+    def get(self, key: str) -> bytes | None:
+        """The value; None when there is none that can be believed."""
+        ...
+
+    def put(self, key: str, value: bytes) -> bool:
+        """Keep a value; whether it is kept now."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +51,12 @@ class StageContext:
     """Private folder of this run, removed afterwards."""
     progress: Callable[[str], None]
     """Takes one plain line of progress."""
+    store: Store | None = None
+    """Results of earlier runs, kept by what they were made from; None: nothing is kept."""
     manifest_path: str | None = None
     """Path of the manifest in the head tree, as asked for with `--rfc`; None: whichever the change brings."""
+    work: Work = field(default_factory=InPlace)
+    """Runs what takes long, cell by cell, here or elsewhere."""
     journal: Path | None = None
     """Folder that keeps every finished case of every kernel, for a later run to take up; None: nothing is kept."""
 

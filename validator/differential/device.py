@@ -13,7 +13,7 @@ from validator.manifest.dims import parse_expression
 from validator.run.adapters import ADAPTERS, Adapter
 from validator.verdict.model import Strength
 
-__all__ = ["Candidate", "Device", "NotRunHere", "candidate_of", "devices_asked", "launch_of"]
+__all__ = ["Candidate", "Device", "NotRunHere", "candidate_of", "devices_asked", "launch_of", "offered"]
 
 
 class Device(StrEnum):
@@ -93,13 +93,14 @@ class Candidate:
 
 def candidate_of(contract: KernelContract, device: Device = Device.CPU) -> Candidate:
     """What the contract offers for a device. Raises `NotRunHere` where nothing of it can run on this machine."""
-    found = _offered(contract, device)
+    found = offered(contract, device)
     if lacking := found.adapter.lacking():
         raise NotRunHere(lacking)
     return found
 
 
-def _offered(contract: KernelContract, device: Device) -> Candidate:
+def offered(contract: KernelContract, device: Device) -> Candidate:
+    """The same, whether or not this machine can run it."""
     if device is not Device.CPU and contract.compiled is not None:
         target = f"{contract.compiled.artifact}:{contract.compiled.kernel}"
         seen = contract.as_compiled

@@ -25,7 +25,7 @@ from validator.differential.shapes import Space
 from validator.manifest.contract import KernelContract
 from validator.run.sandbox import Outcome, Worker
 
-__all__ = ["Keep", "planned_cases", "run_case", "run_cases", "run_kernel"]
+__all__ = ["Keep", "is_news", "planned_cases", "run_case", "run_cases", "run_kernel"]
 
 _SHRUNK = 3
 """Failures that are shrunk; more of the same tell no more."""
@@ -86,7 +86,7 @@ def run_cases(
         else:
             _take_up(finished, runner, others, tolerance)
         result.results.append(finished.result)
-        if _is_news(finished.result, result):
+        if is_news(finished.result, result):
             keep(finished.result, None)
             if finished.shrunk is None:
                 simpler = shrink(runner, finished.result)
@@ -159,7 +159,7 @@ def _take_up(finished: Finished, runner: Runner, others: _Others, tolerance: Vis
     tolerance.budget = finished.budget
 
 
-def _is_news(failed: CaseResult, result: KernelResult) -> bool:
+def is_news(failed: CaseResult, result: KernelResult) -> bool:
     """Whether it shows a kind of fault that no shrunk case shows yet."""
     known = {f.kind for r in result.shrunk.values() for f in r.faults}
     return len(result.shrunk) < _SHRUNK and not known.issuperset(f.kind for f in failed.faults)

@@ -1,77 +1,130 @@
-"""One kernel of a check: its trees written out, its candidate run, its obligation settled."""
+"""The kernels of a check: their trees written out, their candidates run, their obligations settled."""
 
 from __future__ import annotations
 
 import hashlib
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 from pathlib import Path
 
 from validator.change.model import read_files
 from validator.differential.cases import Case
+from validator.differential.cells import cells_of, put_together
 from validator.differential.corpus import parse_cases, split
-from validator.differential.device import Device, devices_asked
-from validator.differential.engine import run_kernel
+from validator.differential.device import Candidate, devices_asked, offered
+from validator.differential.engine import planned_cases, run_cases
 from validator.differential.errors import DifferentialError
 from validator.differential.journal import journal_of
 from validator.differential.processes import Trees, runner_for
+from validator.differential.results import KernelResult
 from validator.differential.settle import Demands, settle, together
 from validator.differential.stage import told, unsettled
 from validator.differential.tolerances import granted
 from validator.errors import ValidatorError
 from validator.manifest.contract import KernelContract
 from validator.run.sandbox import TreeReader, write_tree
+from validator.scale.cell import Outcome
 from validator.stage import StageContext
 from validator.verdict.model import Finding, StageResult
 
 __all__ = ["examine"]
 
 
-def examine(context: StageContext, contract: KernelContract, written: dict[str, Trees]) -> StageResult:
-    """Run a contract's candidates, on every device asked for, and settle its obligation.
+def examine(context: StageContext, contracts: Sequence[KernelContract]) -> list[StageResult]:
+    """Run the candidates of every contract, on every device asked for, and settle each contract's obligation."""
+    written: dict[str, Trees] = {}
+    asked = [_asked(context, contract, written) for contract in contracts]
+    prepared = [one for runs in asked for one in runs if isinstance(one, _Examination)]
+    if context.journal is None:
+        _run(context, prepared)
+    return [together([one.settled() if isinstance(one, _Examination) else one for one in runs]) for runs in asked]
 
-    `written`: trees by import root, shared by kernels.
-    """
-    root = contract.import_root
-    if root not in written:
-        written[root] = _write_trees(context, root, len(written))
-    trees = written[root]
-    if contract.compiled is not None:
-        trees = replace(trees, artifacts=_write_artifact(context, contract.compiled.artifact))
-    where = context.manifest_path or f"{context.manifest.id if context.manifest else 'manifest'}"
-    capped, findings = granted(contract, context.policy.differential, where)
-    first, outside = split(capped, _corpus(context))
-    runs = []
+
+def _asked(
+    context: StageContext, contract: KernelContract, written: dict[str, Trees]
+) -> list[_Examination | StageResult]:
+    """What is to be run of a contract, a device each; or why it is not. `written`: trees by import root."""
+    try:
+        root = contract.import_root
+        if root not in written:
+            written[root] = _write_trees(context, root, len(written))
+        trees = written[root]
+        if contract.compiled is not None:
+            trees = replace(trees, artifacts=_write_artifact(context, contract.compiled.artifact))
+        where = context.manifest_path or f"{context.manifest.id if context.manifest else 'manifest'}"
+        capped, findings = granted(contract, context.policy.differential, where)
+        first, outside = split(capped, _corpus(context))
+    except ValidatorError as error:
+        return [_unsettled(contract, error)]
+    runs: list[_Examination | StageResult] = []
     for device in devices_asked(capped, context.policy.differential.min_strength):
         try:
-            runs.append(_on_device(context, capped, trees, device, findings, first, outside))
+            chosen = offered(capped, device)
+            planned = planned_cases(chosen.contract, context.seed, context.policy.differential.min_cases, first)
         except ValidatorError as error:
-            runs.append(StageResult((unsettled(contract, told(error)),)))
-    return together(runs)
+            runs.append(_unsettled(contract, error))
+        else:
+            runs.append(_Examination(context, capped, chosen, trees, planned, findings, outside))
+    return runs
 
 
-def _on_device(
-    context: StageContext,
-    contract: KernelContract,
-    trees: Trees,
-    device: Device,
-    findings: tuple[Finding, ...],
-    first: tuple[Case, ...],
-    outside: tuple[Case, ...],
-) -> StageResult:
-    demands = Demands(context.policy.differential.min_cases, context.policy.differential.confinement)
-    with (
-        runner_for(contract, trees, device=device) as runner,
-        journal_of(context.journal, runner) as journal,
-    ):
-        result = run_kernel(runner, context.seed, demands.cases, first, context.progress, journal=journal)
-        chosen = runner.chosen
-    head, root = context.change.head_tree, contract.import_root
-    source = _digest(head, chosen.source) if chosen.compiled else _module_digest(head, root, chosen.target)
-    inputs = {
-        f"candidate {chosen.target}": source,
-        f"reference {contract.reference}": _module_digest(context.change.base_tree, root, contract.reference or ":"),
-    }
-    return settle(contract, result, demands, chosen, inputs, findings, outside)
+def _unsettled(contract: KernelContract, error: ValidatorError) -> StageResult:
+    return StageResult((unsettled(contract, told(error)),))
+
+
+def _run(context: StageContext, examinations: Sequence[_Examination]) -> None:
+    """All cells of all kernels at once: the first of each before the second of any, as they tell most."""
+    owners: dict[str, _Examination] = {}
+    queues = []
+    for one in examinations:
+        cells = list(cells_of(one.contract, one.chosen.device, one.planned, one.trees, context.work))
+        owners |= {cell.id: one for cell in cells}
+        queues.append(cells)
+    ordered = [cell for row in zip_longest(*queues) for cell in row if cell is not None]
+    for done, outcome in enumerate(context.work.run(ordered, len(ordered)), 1):
+        owners[outcome.cell.id].outcomes.append(outcome)
+        context.progress(f"differential: {done} of {len(ordered)} cells")
+
+
+@dataclass
+class _Examination:
+    """One kernel on one device: what is to be run of it, and what that comes to."""
+
+    context: StageContext
+    contract: KernelContract
+    chosen: Candidate
+    trees: Trees
+    planned: tuple[Case, ...]
+    findings: tuple[Finding, ...]
+    outside: tuple[Case, ...]
+    outcomes: list[Outcome] = field(default_factory=list)
+
+    def settled(self) -> StageResult:
+        policy = self.context.policy.differential
+        demands = Demands(policy.min_cases, policy.confinement)
+        try:
+            result = self._journaled() if self.context.journal else put_together(self.planned, self.outcomes)
+        except ValidatorError as error:
+            return _unsettled(self.contract, error)
+        return settle(self.contract, result, demands, self.chosen, self._inputs(), self.findings, self.outside)
+
+    def _journaled(self) -> KernelResult:
+        """Here and now, case by case."""
+        with (
+            runner_for(self.contract, self.trees, device=self.chosen.device) as runner,
+            journal_of(self.context.journal, runner) as journal,
+        ):
+            return run_cases(runner, self.planned, self.context.progress, journal=journal)
+
+    def _inputs(self) -> dict[str, str]:
+        head, root, reference = self.context.change.head_tree, self.contract.import_root, self.contract.reference
+        chosen, base = self.chosen, self.context.change.base_tree
+        source = _digest(head, chosen.source) if chosen.compiled else _module_digest(head, root, chosen.target)
+        return {
+            f"candidate {chosen.target}": source,
+            f"reference {reference}": _module_digest(base, root, reference or ":"),
+        }
 
 
 def _corpus(context: StageContext) -> tuple[Case, ...]:

@@ -59,6 +59,9 @@ class KernelResult:
     sound: bool = True
     """A candidate that is known to do nothing ran last, in a process like the others', and was refused."""
 
+    why_missing: str = ""
+    """Why planned cases have no result, where that is known."""
+
     @property
     def mutated(self) -> int:
         return len(self.tried)

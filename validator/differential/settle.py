@@ -135,6 +135,11 @@ def _status(
     unusable = result.of("unusable")
     if failed:
         return Status.REFUTED, f"{len(failed)} of {len(result.results)} cases fail"
+    if result.missing and result.why_missing:
+        return (
+            Status.UNPROVEN,
+            f"{len(result.missing)} of {len(result.planned)} cases were not run: {result.why_missing}",
+        )
     if lacking := [
         f"{name} ({result.enforced.get(name, 'no: not known here')})"
         for name in demands.confinement

@@ -5,19 +5,17 @@ What runs candidates is imported only where there is one to run: a change withou
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from validator.change.kernels import kernel_sources
 from validator.errors import ValidatorError
 from validator.manifest.contract import KernelContract
 from validator.stage import StageContext
-from validator.verdict.model import Evidence, Finding, Obligation, StageResult, Status
-
-if TYPE_CHECKING:
-    from validator.differential.processes import Trees
+from validator.verdict.model import Obligation, StageResult, Status
 
 __all__ = ["STATEMENT", "run", "told", "unsettled"]
 
+NOTHING_RUN = "the manifest names no CPU callable (`candidate`), nothing was run"
 STATEMENT = "the CPU callable of every kernel agrees with its reference, on inputs that the contract allows"
 
 
@@ -27,27 +25,22 @@ def run(context: StageContext) -> StageResult:
         return _alone(Status.UNPROVEN, "there is no readable manifest that says which kernels there are")
     if not context.manifest.kernels:
         return _no_kernels(context)
-    obligations: list[Obligation] = []
-    evidence: list[Evidence] = []
-    findings: list[Finding] = []
-    written: dict[str, Trees] = {}
-    for contract in context.manifest.kernels:
-        try:
-            result = _kernel(context, contract, written)
-        except ValidatorError as error:
-            result = StageResult((unsettled(contract, told(error)),))
-        obligations += result.obligations
-        evidence += result.evidence
-        findings += result.findings
-    return StageResult(tuple(obligations), tuple(evidence), tuple(findings))
+    contracts = context.manifest.kernels
+    examined = iter(_examined(context, [c for c in contracts if c.runnable]))
+    results = [next(examined) if c.runnable else StageResult((unsettled(c, NOTHING_RUN),)) for c in contracts]
+    return StageResult(
+        tuple(o for r in results for o in r.obligations),
+        tuple(e for r in results for e in r.evidence),
+        tuple(f for r in results for f in r.findings),
+    )
 
 
-def _kernel(context: StageContext, contract: KernelContract, written: dict[str, Trees]) -> StageResult:
-    if not contract.runnable:
-        return StageResult((unsettled(contract, "the manifest names no CPU callable (`candidate`), nothing was run"),))
+def _examined(context: StageContext, contracts: Sequence[KernelContract]) -> list[StageResult]:
+    if not contracts:
+        return []
     from validator.differential.examine import examine
 
-    return examine(context, contract, written)
+    return examine(context, contracts)
 
 
 def _no_kernels(context: StageContext) -> StageResult:

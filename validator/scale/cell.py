@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Protocol, cast
 
 from validator.errors import ValidatorError
+from validator.own_source import own_source
 
 __all__ = ["Cell", "Content", "InPlace", "Needs", "Outcome", "State", "Task", "Work", "digest_of", "perform"]
 
@@ -155,18 +156,8 @@ def digest_of(path: Path) -> str:
         with path.open("rb") as stream:
             return hashlib.file_digest(stream, "sha256").hexdigest()
     total = hashlib.sha256(b"folder\0")
-    for file in sorted(p for p in path.rglob("*") if p.is_file()):
+    # What the interpreter leaves behind is no part of what a person wrote.
+    for file in sorted(p for p in path.rglob("*") if p.is_file() and "__pycache__" not in p.parts):
         total.update(file.relative_to(path).as_posix().encode("utf-8", "surrogateescape") + b"\0")
         total.update(bytes.fromhex(digest_of(file)))
-    return total.hexdigest()
-
-
-@cache
-def own_source() -> str:
-    """sha256 over this program's own source: a judge that changed makes every earlier result stale."""
-    root = Path(__file__).resolve().parents[1]
-    total = hashlib.sha256()
-    for path in sorted(root.rglob("*.py")):
-        total.update(path.relative_to(root).as_posix().encode() + b"\0")
-        total.update(path.read_bytes())
     return total.hexdigest()

@@ -1,0 +1,141 @@
+"""A kernel's cases as cells: some of them each, with everything that their results rest on, and put together again.
+
+What the cases of a cell build on one another (outputs of another case as a control, mutants that were seen, calls in
+one process) stays inside the cell, so a cell's result is the same whoever runs it, and when.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+
+from pydantic import ConfigDict, TypeAdapter
+
+from validator.differential.cases import Case
+from validator.differential.device import Device
+from validator.differential.engine import is_news, run_cases
+from validator.differential.errors import DifferentialError
+from validator.differential.processes import Trees, runner_for
+from validator.differential.results import KernelResult
+from validator.manifest.contract import KernelContract
+from validator.scale.cell import Cell, Content, Needs, Outcome, State, Work
+
+__all__ = ["cells_of", "put_together", "run_part"]
+
+_CASES = {Device.CPU: 64, Device.CUDA: 64, Device.PTX: 16}
+"""In one cell: processes are started for it, which costs as much as a dozen cases on numpy."""
+_SECONDS = {Device.CPU: 0.05, Device.CUDA: 0.1, Device.PTX: 1.0}
+"""One case takes about so long."""
+_START = 1.0
+"""Seconds to start a cell's processes."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Ran:
+    """A result as it travels: JSON that may hold infinities and NaN."""
+
+    __pydantic_config__ = ConfigDict(extra="forbid", ser_json_inf_nan="constants")
+
+    result: KernelResult
+
+
+@cache
+def _ran() -> TypeAdapter[_Ran]:
+    return TypeAdapter(_Ran)
+
+
+@cache
+def _cases() -> TypeAdapter[tuple[Case, ...]]:
+    return TypeAdapter(tuple[Case, ...])
+
+
+def cells_of(
+    contract: KernelContract, device: Device, planned: Sequence[Case], trees: Trees, work: Work
+) -> Iterator[Cell]:
+    """The cells of a kernel on a device, in the order of its cases: those that tell most come first."""
+    places = {"head": trees.head, "base": trees.base}
+    if trees.artifacts is not None:
+        places["artifacts"] = trees.artifacts
+    names = {name: work.keep(path) for name, path in places.items()}
+    size = _CASES[device]
+    for number, start in enumerate(range(0, len(planned), size)):
+        cases = tuple(planned[start : start + size])
+        payload = {
+            "contract": contract.model_dump_json(),
+            "device": device.value,
+            "cases": _cases().dump_json(cases).decode(),
+            "trees": names,
+        }
+        yield Cell(
+            id=f"differential/{device.value}/{contract.match}/{number:04}",
+            task=f"{__name__}:run_part",
+            payload=json.dumps(payload, sort_keys=True).encode(),
+            content=tuple(names.values()),
+            rests_on=_rests_on(device),
+            seconds=_START + _SECONDS[device] * len(cases),
+            needs=Needs(gpu="any" if device is Device.CUDA else ""),
+            what=f"{contract.match} on {device.value}: {len(cases)} cases, from {cases[0].origin}",
+        )
+
+
+def run_part(payload: bytes, content: Content) -> bytes:
+    """The task: these cases, in fresh processes."""
+    asked = json.loads(payload)
+    contract = KernelContract.model_validate_json(asked["contract"])
+    places = {name: content(kept) for name, kept in asked["trees"].items()}
+    trees = Trees(places["head"], places["base"], places.get("artifacts"))
+    with runner_for(contract, trees, device=Device(asked["device"])) as runner:
+        result = run_cases(runner, _cases().validate_json(asked["cases"]))
+    return _ran().dump_json(_Ran(result))
+
+
+def put_together(planned: tuple[Case, ...], outcomes: Sequence[Outcome]) -> KernelResult:
+    """One result out of its cells', in their order. What has no outcome is missing, and why is said.
+
+    Raises:
+        DifferentialError: a cell said itself that it cannot be run.
+    """
+    whole = KernelResult(planned)
+    blind: set[str] = set()
+    seen: set[str] = set()
+    for outcome in sorted(outcomes, key=lambda o: o.cell.id):
+        if outcome.state is State.RAISED:
+            raise DifferentialError(outcome.why)
+        if outcome.state is not State.DONE:
+            whole.why_missing = whole.why_missing or outcome.why
+            continue
+        part = _ran().validate_json(outcome.data).result
+        for result in part.results:
+            whole.results.append(result)
+            if is_news(result, whole) and result.case.id in part.shrunk:
+                whole.shrunk[result.case.id] = part.shrunk[result.case.id]
+        blind |= set(part.blind)
+        seen |= set(part.tried) - set(part.blind)
+        whole.calls += part.calls
+        whole.enforced = whole.enforced or part.enforced
+        whole.bound = whole.bound or part.bound
+        whole.wide = whole.wide and part.wide
+        whole.sound = whole.sound and part.sound
+    whole.blind, whole.tried = tuple(sorted(blind - seen)), tuple(sorted(blind | seen))
+    return whole
+
+
+def _rests_on(device: Device) -> Mapping[str, str]:
+    """What can change a result besides the cell itself."""
+    libraries = {name: version(name) for name in ("numpy", "ml_dtypes")}
+    machine = {"python": platform.python_version(), "machine": platform.machine()}
+    return {**libraries, **machine, **(_gpu() if device is Device.CUDA else {})}
+
+
+@cache
+def _gpu() -> Mapping[str, str]:
+    """Driver and models of this machine's GPUs, as the driver says."""
+    places = [Path("/proc/driver/nvidia/version"), *sorted(Path("/proc/driver/nvidia/gpus").glob("*/information"))]
+    texts = [path.read_text("utf-8", "replace") for path in places if path.is_file()]
+    models = (line for text in texts[1:] for line in text.splitlines() if line.startswith("Model"))
+    return {"driver": texts[0].partition("\n")[0] if texts else "none", "gpus": "; ".join(models)}
