@@ -1,0 +1,574 @@
+"""What a load, a store or an atomic meets: bounds, old and true values, records of who was there.
+
+Every check works on all threads of an instruction at once and has a way around it for the common case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from validator.emulate.hazard import Hazard, HazardKind
+from validator.emulate.lanes import Array, Lanes
+from validator.emulate.memory import (
+    CONST_WINDOW,
+    LOCAL_WINDOW,
+    PARAM_WINDOW,
+    POISON,
+    RANK_SHIFT,
+    SHARED_WINDOW,
+    WINDOW_BITS,
+    Region,
+    Touch,
+    gather,
+    scatter,
+    views_of,
+)
+from validator.emulate.shadow import clocks_of, places_of, record, strong_of, threads_of
+from validator.manifest.contract import Role
+from validator.ordering.program import Space
+
+if TYPE_CHECKING:
+    from validator.emulate.machine import Machine
+
+__all__ = ["Piece", "atomic", "load", "locate", "racing", "report_pair", "store"]
+
+_GENERIC = {
+    LOCAL_WINDOW: Space.LOCAL,
+    SHARED_WINDOW: Space.CLUSTER,
+    PARAM_WINDOW: Space.PARAM,
+    CONST_WINDOW: Space.CONST,
+}
+_OFFSET_MASK = np.uint64((1 << WINDOW_BITS) - 1)
+_DTYPES = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64, 16: np.uint64}
+
+
+class Piece:
+    """Threads of one access that meet one region."""
+
+    __slots__ = ("offsets", "positions", "region", "threads")
+
+    def __init__(self, region: Region, threads: Array, offsets: Array, positions: Array | None) -> None:
+        self.region = region
+        self.threads = threads
+        self.offsets = offsets
+        """Byte in the region, int64, aligned."""
+        self.positions = positions
+        """Which threads of the instruction these are; None: all."""
+
+    def keep(self, mask: Array) -> Piece:
+        at = np.flatnonzero(mask)
+        positions = at if self.positions is None else self.positions[at]
+        return Piece(self.region, self.threads[at], self.offsets[at], positions)
+
+
+# --- where ----------------------------------------------------------------------------------------------------------
+
+
+def locate(m: Machine, lanes: Lanes, addresses: Array, touch: Touch) -> Iterator[Piece]:
+    """The regions that the addresses lie in; what lies nowhere, out of bounds or askew is a hazard and left out."""
+    for piece in _regions(m, lanes, addresses, touch):
+        checked = _inside(m, piece, touch)
+        if checked is not None:
+            yield checked
+
+
+def _regions(m: Machine, lanes: Lanes, addresses: Array, touch: Touch) -> Iterator[Piece]:
+    space, threads = touch.space, lanes.threads
+    if space in (Space.GLOBAL, Space.GENERIC):
+        windows = addresses >> np.uint64(WINDOW_BITS)
+        first = int(windows[0])
+        if (windows == windows[0]).all():
+            yield from _window(m, first, threads, addresses, None, touch)
+            return
+        for window in np.unique(windows).tolist():
+            at = np.flatnonzero(windows == window)
+            yield from _window(m, window, threads[at], addresses[at], at, touch)
+        return
+    yield _in_space(m, space, threads, addresses.astype(np.int64), None)
+
+
+def _window(
+    m: Machine, window: int, threads: Array, addresses: Array, positions: Array | None, touch: Touch
+) -> Iterator[Piece]:
+    inside = (addresses & _OFFSET_MASK).astype(np.int64)
+    region = m.globals.get(window)
+    if region is not None:
+        yield Piece(region, threads, inside - (region.base & int(_OFFSET_MASK)), positions)
+        return
+    space = _GENERIC.get(window << WINDOW_BITS)
+    if space is not None and touch.space is Space.GENERIC:
+        yield _in_space(m, space, threads, inside, positions)
+        return
+    m.report(
+        HazardKind.OUT_OF_BOUNDS, touch.index, threads, "", None,
+        f"address {int(addresses[0]):#x} belongs to no argument, variable or window",
+    )  # fmt: skip
+
+
+def _in_space(m: Machine, space: Space, threads: Array, inside: Array, positions: Array | None) -> Piece:
+    """Threads that access shared, local, constant or parameter space by an address inside it."""
+    if space in (Space.SHARED, Space.CLUSTER):
+        region = m.shared
+        cta = threads // m.per_cta
+        rank = inside >> RANK_SHIFT
+        if rank.any():
+            cta = np.where(rank > 0, m.rank_to_cta(cta, rank - 1), cta)
+        return Piece(region, threads, _part(inside & ((1 << RANK_SHIFT) - 1), cta, region), positions)
+    if space is Space.LOCAL:
+        return Piece(m.local, threads, _part(inside, threads, m.local), positions)
+    return Piece(m.param if space is Space.PARAM else m.const, threads, inside, positions)
+
+
+def _part(inside: Array, owner: Array, region: Region) -> Array:
+    """Offsets of addresses in each owner's part; an address outside the part stays outside the region."""
+    wrong = (inside < 0) | (inside >= region.stride) if region.stride else np.ones(len(inside), bool)
+    return np.where(wrong, -1, owner * region.stride + inside)
+
+
+def _inside(m: Machine, piece: Piece, touch: Touch) -> Piece | None:
+    """The piece without accesses out of bounds or askew, each reported."""
+    region, offsets, size = piece.region, piece.offsets, touch.size
+    low, high = int(offsets.min()), int(offsets.max())
+    wrong = None
+    if region.stride:
+        if low < 0 or region.begin or region.variables:
+            inside = offsets % region.stride
+            wrong = (offsets < 0) | (inside < region.begin) | (inside + size > region.limit)
+    elif low < 0 or high + size > region.size:
+        wrong = (offsets < 0) | (offsets + size > region.size)
+    if wrong is not None and wrong.any():
+        _report_bounds(m, piece, wrong, touch)
+        piece = piece.keep(~wrong)
+        offsets = piece.offsets
+        if not len(offsets):
+            return None
+    if size > 1:
+        askew = (offsets & (size - 1)) != 0
+        if askew.any():
+            bad = np.flatnonzero(askew)
+            m.report(
+                HazardKind.MISALIGNED, touch.index, piece.threads[bad], region.name, int(offsets[bad[0]]),
+                f"{size} bytes at byte {int(offsets[bad[0]])}, which is no multiple of {size}",
+            )  # fmt: skip
+            piece = piece.keep(~askew)
+            if not len(piece.offsets):
+                return None
+    return piece
+
+
+def _report_bounds(m: Machine, piece: Piece, wrong: Array, touch: Touch) -> None:
+    bad = np.flatnonzero(wrong)
+    region, offset = piece.region, int(piece.offsets[bad[0]])
+    size = region.stride or region.size
+    where = f"byte {offset} of {size}" if offset >= 0 or not region.stride else f"an address outside its {size} bytes"
+    what = "writes" if touch.writes else "reads"
+    m.report(
+        HazardKind.OUT_OF_BOUNDS, touch.index, piece.threads[bad], region.name, offset,
+        f"{what} {touch.size} bytes at {where}",
+    )  # fmt: skip
+
+
+# --- load -----------------------------------------------------------------------------------------------------------
+
+
+def load(m: Machine, lanes: Lanes, addresses: Array, touch: Touch) -> list[Array]:
+    """`touch.count` arrays of raw elements, one element a thread."""
+    pieces = list(locate(m, lanes, addresses, touch))
+    if len(pieces) == 1 and pieces[0].positions is None:
+        return _read(m, pieces[0], touch)
+    shape = (lanes.count, 2) if touch.width == 16 else (lanes.count,)
+    found = [np.full(shape, np.uint64(0xFFFFFFFFFFFFFFFF)).astype(_DTYPES[touch.width]) for _ in range(touch.count)]
+    for piece in pieces:
+        positions = slice(None) if piece.positions is None else piece.positions
+        for whole, part in zip(found, _read(m, piece, touch), strict=True):
+            whole[positions] = part
+    return found
+
+
+def _read(m: Machine, piece: Piece, touch: Touch) -> list[Array]:
+    region = piece.region
+    values = gather(region.views, piece.offsets, touch.width, touch.count)
+    if region.tracked:
+        values = _coherent(m, piece, touch, values)
+    if region.late:
+        values = _late(m, piece, touch, values)
+    if touch.strong and region.space is not Space.LOCAL:
+        m.published.observe(m, piece, touch, values)
+    return values
+
+
+def _mixed(views: dict[int, Array], piece: Piece, touch: Touch, values: list[Array], old: Array) -> list[Array]:
+    """`values` with the elements of `views` where `old` holds."""
+    others = gather(views, piece.offsets, touch.width, touch.count)
+    pick = old[:, None] if touch.width == 16 else old
+    return [np.where(pick, other, value) for other, value in zip(others, values, strict=True)]
+
+
+def _late(m: Machine, piece: Piece, touch: Touch, values: list[Array]) -> list[Array]:
+    """Old values for threads that nothing orders behind the producer."""
+    region = piece.region
+    if region.role is Role.FLAG:
+        return values
+    unseen = (m.seen[piece.threads] & region.late) == 0
+    moved = touch.hoisted or (touch.noncoherent and m.adversary.moves_noncoherent)
+    if moved:
+        kind = HazardKind.EARLY_READ if touch.hoisted else HazardKind.MOVABLE_READ
+        rest = ~unseen
+        if rest.any():
+            why = (
+                "the machine code loads it before the wait"
+                if touch.hoisted
+                else "the compiler may load it before the wait"
+            )
+            _report_early(m, piece, rest, touch, kind, f"{why}: it then holds the previous step's value")
+        if unseen.any():
+            _report_early(m, piece, unseen, touch, _early_kind(region, touch), "")
+        old = np.ones(len(unseen), bool)
+    elif unseen.any():
+        _report_early(m, piece, unseen, touch, _early_kind(region, touch), "")
+        old = unseen
+    else:
+        return values
+    assert region.stale is not None
+    found = _mixed(views_of(region.stale), piece, touch, values, old)
+    m.story.stale_read(piece, touch, found, values, old)
+    return found
+
+
+def _early_kind(region: Region, touch: Touch) -> HazardKind:
+    if not region.late & 1:
+        return HazardKind.NOT_ACQUIRED
+    if not region.declared:
+        return HazardKind.UNDECLARED
+    if touch.atomic:
+        return HazardKind.EARLY_ATOMIC
+    if touch.copy:
+        return HazardKind.EARLY_COPY
+    return HazardKind.EARLY_WRITE if touch.writes else HazardKind.EARLY_READ
+
+
+def _report_early(m: Machine, piece: Piece, mask: Array, touch: Touch, kind: HazardKind, detail: str) -> None:
+    at = np.flatnonzero(mask)
+    m.report(kind, touch.index, piece.threads[at], piece.region.name, int(piece.offsets[at[0]]), detail)
+
+
+def _coherent(m: Machine, piece: Piece, touch: Touch, values: list[Array]) -> list[Array]:
+    """Checks a read against who wrote; unordered readers see what was there before."""
+    region = piece.region
+    pending = m.copies.pending(piece, touch)
+    if pending is not None and pending.any():
+        at = np.flatnonzero(pending)
+        name, offset = region.name_at(int(piece.offsets[at[0]]))
+        m.report(
+            HazardKind.COPY_NOT_WAITED, touch.index, piece.threads[at], name, offset,
+            "an asynchronous copy to these bytes has not been waited for",
+        )  # fmt: skip
+    if not region.initialised or region.stores:
+        shadow = region.records()
+        granules = shadow.granules(piece.offsets, touch.size)
+        writers = shadow.writer[granules]
+        if not region.initialised:
+            _initialised(m, piece, touch, writers)
+        if region.stores:
+            values = _unordered(m, piece, touch, values, writers)
+    _note_reader(m, piece, touch)
+    return values
+
+
+def _initialised(m: Machine, piece: Piece, touch: Touch, writers: Array) -> None:
+    empty = writers == 0
+    if empty.ndim == 2:
+        empty = empty.any(axis=1)
+    if not empty.any():
+        return
+    pending = m.copies.pending(piece, touch)
+    if pending is not None:
+        empty &= ~pending
+    if empty.any():
+        at = np.flatnonzero(empty)
+        name, offset = piece.region.name_at(int(piece.offsets[at[0]]))
+        m.report(HazardKind.UNINITIALISED, touch.index, piece.threads[at], name, offset, "nobody wrote these bytes")
+
+
+def _unordered(m: Machine, piece: Piece, touch: Touch, values: list[Array], writers: Array) -> list[Array]:
+    region, threads = piece.region, piece.threads
+    if touch.noncoherent and region.space is Space.GLOBAL and writers.any():
+        written = writers != 0
+        written = written.any(axis=1) if written.ndim == 2 else written
+        _report_pair(
+            m,
+            HazardKind.NONCOHERENT,
+            piece,
+            written,
+            writers,
+            touch,
+            "a non-coherent load may see what was there before",
+        )
+        if m.plan.friendly:
+            return values
+        return _mixed(views_of(region.earlier()), piece, touch, values, written)
+    wrong = racing(m, writers, threads, touch.strong)
+    if wrong is None:
+        return values
+    if region.before is not None:
+        # Where the bytes are the same before and after, the order makes no difference.
+        others = gather(views_of(region.before), piece.offsets, touch.width, touch.count)
+        same = np.ones(len(threads), bool)
+        for other, value in zip(others, values, strict=True):
+            equal = other == value
+            same &= equal.all(axis=1) if equal.ndim == 2 else equal
+        wrong &= ~same
+        if not wrong.any():
+            return values
+    _report_pair(m, HazardKind.RACE, piece, wrong, writers, touch, "nothing orders this read behind the write")
+    if region.before is None or touch.strong or m.plan.friendly:
+        return values
+    found = _mixed(views_of(region.before), piece, touch, values, wrong)
+    m.story.stale_read(piece, touch, found, values, wrong)
+    return found
+
+
+def racing(m: Machine, records: Array, threads: Array, strong: bool) -> Array | None:
+    """Which accesses conflict with a record that nothing orders before them; None when none does."""
+    if records.ndim == 2:
+        threads = np.repeat(threads[:, None], records.shape[1], 1)
+    owners = threads_of(records)
+    foreign = (records != 0) & (owners != threads)
+    if strong and foreign.any():
+        foreign &= ~strong_of(records)
+    if not foreign.any():
+        return None
+    picked = records[foreign]
+    wrong = ~m.order.ordered(owners[foreign], clocks_of(picked), threads[foreign])
+    if not wrong.any():
+        return None
+    found: Array = np.zeros(records.shape, bool)
+    found[foreign] = wrong
+    return np.asarray(found.any(axis=1)) if found.ndim == 2 else found
+
+
+def _report_pair(
+    m: Machine, kind: HazardKind, piece: Piece, mask: Array, records: Array, touch: Touch, detail: str
+) -> None:
+    """A hazard of two accesses: this one and the recorded one, for the first thread of `mask`."""
+    at = int(np.flatnonzero(mask)[0])
+    row = records[at] if records.ndim == 2 else records[at : at + 1]
+    count = int(np.count_nonzero(mask))
+    report_pair(m, kind, piece.region, int(piece.threads[at]), int(piece.offsets[at]), row, touch.index, detail, count)
+
+
+def report_pair(
+    m: Machine, kind: HazardKind, region: Region, thread: int, offset: int, records: Array, index: int,
+    detail: str, count: int,
+) -> None:  # fmt: skip
+    """A hazard of `thread` with the first foreign one of `records`."""
+    owners = threads_of(records)
+    foreign = records[(records != 0) & (owners != thread)]
+    other = foreign if len(foreign) else records[records != 0]
+    place = m.place(int(places_of(other)[0]), int(threads_of(other)[0])) if len(other) else None
+    name, inside = region.name_at(offset)
+    m.hazards.add(Hazard(kind, m.place(index, thread), name, inside, place, detail, count))
+
+
+def _note_reader(m: Machine, piece: Piece, touch: Touch) -> None:
+    shadow = piece.region.records()
+    granules = shadow.granules(piece.offsets, touch.size)
+    records = record(piece.threads, m.order.clock[piece.threads], touch.index, touch.strong)
+    if granules.ndim == 2:
+        records = np.broadcast_to(records[:, None], granules.shape)
+    earlier = shadow.reader[granules]
+    shadow.reader[granules] = records
+    first = shadow.first_reader[granules]
+    shadow.first_reader[granules] = np.where(first == 0, np.where(earlier == 0, records, earlier), first)
+
+
+# --- store ----------------------------------------------------------------------------------------------------------
+
+
+def store(m: Machine, lanes: Lanes, addresses: Array, touch: Touch, values: list[Array]) -> None:
+    """Writes one element of each array of `values` a thread."""
+    m.version += 1
+    for piece in locate(m, lanes, addresses, touch):
+        positions = piece.positions
+        part = values if positions is None else [v[positions] if len(v) > 1 else v for v in values]
+        _write(m, piece, touch, part)
+
+
+def _write(m: Machine, piece: Piece, touch: Touch, values: list[Array]) -> None:
+    region = piece.region
+    if region.space in (Space.CONST, Space.PARAM):
+        m.report(HazardKind.OUT_OF_BOUNDS, touch.index, piece.threads, region.name, None, "a store to read-only memory")
+        return
+    if region.late and region.role is not Role.FLAG:
+        early = (m.seen[piece.threads] & region.late) == 0
+        if early.any():
+            piece, values = _early_write(m, piece, touch, values, early)
+            if not len(piece.threads):
+                return
+    if region.tracked:
+        _check_write(m, piece, touch, values)
+    region.stores += 1
+    if region.before is not None:
+        before = views_of(region.before)
+        scatter(before, piece.offsets, touch.width, gather(region.views, piece.offsets, touch.width, touch.count))
+    scatter(region.views, piece.offsets, touch.width, values)
+    if region.tracked:
+        _check_collision(m, piece, touch, values)
+    if touch.strong:
+        m.published.publish(m, piece, touch)
+
+
+def _early_write(
+    m: Machine, piece: Piece, touch: Touch, values: list[Array], early: Array
+) -> tuple[Piece, list[Array]]:
+    """A write that the producer's own overwrites: the thread sees it until the wait, nobody after it."""
+    region = piece.region
+    _report_early(m, piece, early, touch, _early_kind(region, touch), "")
+    at = np.flatnonzero(early)
+    assert region.stale is not None
+    part = [v[at] if len(v) > 1 else v for v in values]
+    scatter(views_of(region.stale), piece.offsets[at], touch.width, part)
+    rest = np.flatnonzero(~early)
+    return piece.keep(~early), [v[rest] if len(v) > 1 else v for v in values]
+
+
+def _check_write(m: Machine, piece: Piece, touch: Touch, values: list[Array]) -> None:
+    """Races with earlier writers and readers; then this thread is the last writer."""
+    region = piece.region
+    shadow = region.records()
+    granules = shadow.granules(piece.offsets, touch.size)
+    m.copies.check_source(m, piece, touch)
+    if region.stores:
+        writers = shadow.writer[granules]
+        wrong = racing(m, writers, piece.threads, touch.strong)
+        if wrong is not None:
+            present = gather(region.views, piece.offsets, touch.width, touch.count)
+            changes = np.zeros(len(piece.threads), bool)
+            for old, new in zip(present, values, strict=True):
+                differs = old != new
+                changes |= differs.any(axis=-1) if differs.ndim == 2 else differs
+            wrong &= changes
+            if wrong.any():
+                _report_pair(m, HazardKind.RACE, piece, wrong, writers, touch, "nothing orders the two writes")
+    for readers in (shadow.reader[granules], shadow.first_reader[granules]):
+        wrong = racing(m, readers, piece.threads, touch.strong)
+        if wrong is not None:
+            _report_pair(m, HazardKind.RACE, piece, wrong, readers, touch, "nothing orders this write behind the read")
+            break
+    records = record(piece.threads, m.order.clock[piece.threads], touch.index, touch.strong)
+    shadow.writer[granules] = records if granules.ndim == 1 else records[:, None]
+    shadow.reader[granules] = 0
+    shadow.first_reader[granules] = 0
+
+
+def _check_collision(m: Machine, piece: Piece, touch: Touch, values: list[Array]) -> None:
+    """Threads of this very instruction that wrote different values to one place."""
+    if touch.strong or len(piece.threads) < 2:
+        return
+    present = gather(piece.region.views, piece.offsets, touch.width, touch.count)
+    lost = np.zeros(len(piece.threads), bool)
+    for old, new in zip(present, values, strict=True):
+        differs = old != new
+        lost |= differs.any(axis=-1) if differs.ndim == 2 else differs
+    if lost.any():
+        shadow = piece.region.records()
+        granules = shadow.granules(piece.offsets, touch.size)
+        _report_pair(
+            m,
+            HazardKind.RACE,
+            piece,
+            lost,
+            shadow.writer[granules],
+            touch,
+            "threads write different values to one place",
+        )
+
+
+# --- atomics --------------------------------------------------------------------------------------------------------
+
+Combine = Callable[[Array, list[Array]], Array]
+"""(present values, operands) → new values, element by element."""
+
+
+def atomic(m: Machine, lanes: Lanes, addresses: Array, touch: Touch, operands: list[Array], combine: Combine) -> Array:
+    """Read-modify-write, one thread after the other where addresses meet; the values found, one a thread."""
+    operands = [np.broadcast_to(o, (lanes.count, *o.shape[1:])) for o in operands]
+    shape = (lanes.count, 2) if touch.width == 16 else (lanes.count,)
+    found = np.full(shape, POISON, _DTYPES[touch.width])
+    for piece in locate(m, lanes, addresses, touch):
+        positions = np.arange(lanes.count) if piece.positions is None else piece.positions
+        found[positions] = _modify(m, piece, touch, [o[positions] for o in operands], combine)
+    return found
+
+
+def _modify(m: Machine, piece: Piece, touch: Touch, operands: list[Array], combine: Combine) -> Array:
+    region = piece.region
+    views, late = region.views, None
+    if region.late and region.role is not Role.FLAG:
+        late = (m.seen[piece.threads] & region.late) == 0
+        if late.any():
+            _report_early(m, piece, late, touch, _early_kind(region, touch), "")
+            assert region.stale is not None
+            if late.all():
+                return _rounds(views_of(region.stale), piece, touch, operands, combine, m)
+            found = np.empty((len(late), *views[touch.width].shape[1:]), views[touch.width].dtype)
+            for mask, which in ((late, views_of(region.stale)), (~late, views)):
+                at = np.flatnonzero(mask)
+                found[at] = _rounds(which, piece.keep(mask), touch, [o[at] for o in operands], combine, m)
+            return found
+    if touch.strong and touch.reads:
+        m.published.observe_atomic(m, piece, touch)
+    if region.tracked:
+        _check_atomic(m, piece, touch)
+    region.stores += 1
+    found = _rounds(views, piece, touch, operands, combine, m)
+    m.published.publish(m, piece, touch)
+    return found
+
+
+def _rounds(
+    views: dict[int, Array], piece: Piece, touch: Touch, operands: list[Array], combine: Combine, m: Machine
+) -> Array:
+    """Round k executes the k-th thread of each address, in an order drawn by the adversary."""
+    view = views[touch.width]
+    where = piece.offsets >> (touch.width.bit_length() - 1)
+    found = np.empty((len(where), *view.shape[1:]), view.dtype)
+    turn = _turns(where, m.adversary.order_of(len(where)))
+    for round_ in range(int(turn.max()) + 1):
+        at = np.flatnonzero(turn == round_)
+        place = where[at]
+        found[at] = view[place]
+        view[place] = new = combine(view[place], [o[at] for o in operands])
+        if (new != found[at]).any():
+            m.version += 1
+    return found
+
+
+def _turns(where: Array, order: Array) -> Array:
+    """How many threads of the same address come before each, in the given order."""
+    key = np.lexsort((order, where))
+    ranked = where[key]
+    starts = np.flatnonzero(np.r_[True, ranked[1:] != ranked[:-1]])
+    turns = np.empty(len(where), np.int64)
+    turns[key] = np.arange(len(where)) - np.repeat(starts, np.diff(np.r_[starts, len(where)]))
+    return turns
+
+
+def _check_atomic(m: Machine, piece: Piece, touch: Touch) -> None:
+    """Atomics race with weak accesses only."""
+    shadow = piece.region.records()
+    granules = shadow.granules(piece.offsets, touch.size)
+    for records in (shadow.writer[granules], shadow.reader[granules]):
+        wrong = racing(m, records, piece.threads, True)
+        if wrong is not None:
+            _report_pair(
+                m, HazardKind.RACE, piece, wrong, records, touch, "nothing orders this atomic and the plain access"
+            )
+            break
+    if not piece.region.initialised:
+        _initialised(m, piece, touch, shadow.writer[granules])
+    records = record(piece.threads, m.order.clock[piece.threads], touch.index, True)
+    shadow.writer[granules] = records if granules.ndim == 1 else records[:, None]

@@ -1,0 +1,104 @@
+"""What the machine may do at its worst, drawn from a seed and replayable.
+
+A `Plan` says which liberties are taken in one run: which buffers are late, when flags are published, in which order
+warps and CTAs run and where the order changes, when asynchronous copies read and deliver. Everything in it is allowed
+by the PTX memory model and by programmatic dependent launch; the friendly plan takes no liberty at all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from validator.emulate.lanes import Array
+
+__all__ = ["FRIENDLY", "Adversary", "Plan", "draw_plan"]
+
+CLASSES = 4
+"""Groups that warps or CTAs are drawn into; within one, all run together."""
+_SWITCHES = 3
+_HORIZON = 4000
+"""Segments within which the order changes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    seed: int = 0
+    late: bool = True
+    """Buffers that earlier launches write hold the previous step's values until a thread is ordered behind them."""
+    only: str | None = None
+    """The one buffer that is late; None: all."""
+    flags_at_once: bool = False
+    """Flags are set from the start; else only when nothing else can run."""
+    by_cta: bool = False
+    """The order is drawn over CTAs, not over warps."""
+    classes: int = 1
+    switches: tuple[int, ...] = ()
+    """Executed segments after which the running class goes to the back."""
+    copies_read_late: bool = False
+    """Asynchronous copies read their source when they deliver, not when they are issued."""
+    shuffled: bool = False
+    """Atomics of one instruction on one address execute in a drawn order."""
+    moves_noncoherent: bool = True
+    """Non-coherent loads of memory that changes are executed before the wait."""
+
+    @property
+    def friendly(self) -> bool:
+        return not self.late
+
+
+FRIENDLY = Plan(late=False, flags_at_once=True, moves_noncoherent=False)
+"""True values everywhere, everything in order."""
+
+
+def draw_plan(seed: int, number: int, moves_noncoherent: bool) -> Plan:
+    """Plan `number` of a series; the first is in order, later ones are biased to few and rare switches."""
+    if number == 0:
+        return Plan(seed=seed, moves_noncoherent=moves_noncoherent)
+    rng = np.random.default_rng([seed, number])
+    switches = sorted(int(2.0 ** rng.uniform(0, np.log2(_HORIZON))) for _ in range(rng.integers(0, _SWITCHES + 1)))
+    return Plan(
+        seed=int(rng.integers(1 << 31)),
+        flags_at_once=bool(rng.random() < 0.25),
+        by_cta=bool(rng.random() < 0.5),
+        classes=int(rng.integers(1, CLASSES + 1)),
+        switches=tuple(dict.fromkeys(switches)),
+        copies_read_late=bool(rng.random() < 0.5),
+        shuffled=bool(rng.random() < 0.5),
+        moves_noncoherent=moves_noncoherent,
+    )
+
+
+class Adversary:
+    """One run's draws."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self._rng = np.random.default_rng([plan.seed, 1])
+        self.moves_noncoherent = plan.moves_noncoherent
+
+    def classes(self, ctas: int, per_cta: int) -> Array:
+        """Class of each thread; lower runs first."""
+        count = self.plan.classes
+        if count <= 1:
+            return np.zeros(ctas * per_cta, np.int64)
+        if self.plan.by_cta:
+            return np.repeat(self._rng.integers(0, count, ctas), per_cta)
+        return np.repeat(self._rng.integers(0, count, ctas * (per_cta // 32)), 32)
+
+    def order_of(self, count: int) -> Array:
+        """In which order threads of one atomic instruction are served."""
+        return self._rng.permutation(count) if self.plan.shuffled else np.arange(count)
+
+
+def smaller(plan: Plan) -> list[Plan]:
+    """Plans with one liberty less, for minimising a failure."""
+    simpler = [replace(plan, switches=plan.switches[:i] + plan.switches[i + 1 :]) for i in range(len(plan.switches))]
+    if plan.classes > 1:
+        simpler.insert(0, replace(plan, classes=1, switches=()))
+    if plan.shuffled:
+        simpler.append(replace(plan, shuffled=False))
+    if plan.copies_read_late:
+        simpler.append(replace(plan, copies_read_late=False))
+    return simpler

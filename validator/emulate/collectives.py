@@ -1,0 +1,114 @@
+"""Instructions of whole warps: who has to be there, and how lanes become rows of 32."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from validator.emulate.isa import RegType, lookup_warp
+from validator.emulate.lanes import Array, Lanes
+from validator.emulate.operands import Context, NotTranslated, Read, Step, flat, put_to, reader
+from validator.emulate.program import Immediate, Instruction, Register, Source, Unsupported
+from validator.emulate.synchronising import Gate
+
+if TYPE_CHECKING:
+    from validator.emulate.machine import Machine
+
+__all__ = ["collective", "members_gate", "whole_warp_gate"]
+
+_MASKED = ("shfl", "vote", "match", "redux", "elect", "bar")
+_BITS = np.uint64(1) << np.arange(32, dtype=np.uint64)
+
+
+def members_gate(instruction: Instruction, context: Context) -> Gate:
+    """Holds lanes back until all lanes that the member mask (the last operand) names are there."""
+    return _gate(reader(context, instruction.operands[-1], 32))
+
+
+def whole_warp_gate(instruction: Instruction, context: Context) -> Gate:
+    """The same for instructions that every lane of the warp executes together."""
+    return _gate(None)
+
+
+def _gate(mask: Read | None) -> Gate:
+    def gate(m: Machine, lanes: Lanes, key: int) -> Lanes | None:
+        parked = m.parked.pop(key, None)
+        if parked:
+            lanes = Lanes(np.sort(np.concatenate([lanes.threads, *parked])))
+        if lanes.count == m.living:
+            return lanes
+        warps = lanes.threads >> 5
+        present = np.zeros(m.total >> 5, np.uint64)
+        np.bitwise_or.at(present, warps, _BITS[lanes.threads & 31])
+        alive = (m.alive.reshape(-1, 32) * _BITS).sum(axis=1, dtype=np.uint64)
+        needed = alive[warps]
+        if mask is not None:
+            needed = needed & mask(m, lanes).astype(np.uint64)
+        missing = (needed & ~present[warps]) != 0
+        if not missing.any():
+            return lanes
+        short = np.isin(warps, warps[missing])
+        m.parked.setdefault(key, []).append(lanes.threads[short])
+        return lanes.where(~short)
+
+    return gate
+
+
+def collective(instruction: Instruction, context: Context) -> Step:
+    """Any collective that `isa` knows."""
+    op = lookup_warp(instruction.base, instruction.mods)
+    if op is None:
+        raise NotTranslated("no semantics for this form")
+    writes = 1 if instruction.writes == 0 else instruction.writes
+    targets = tuple(flat(instruction.operands[:writes]))
+    sources = [s for s in flat(instruction.operands[writes:]) if not (isinstance(s, Unsupported) and not s.text)]
+    if len(sources) != len(op.inputs):
+        raise NotTranslated(f"{len(sources)} source operands, {len(op.inputs)} are known")
+    reads = [_warp_reader(context, s, reg) for s, reg in zip(sources, op.inputs, strict=True)]
+    puts = [put_to(t, reg.bits) for t, reg in zip(targets, op.outputs, strict=False)]
+    run = op.run
+
+    def step(m: Machine, lanes: Lanes) -> None:
+        warps, active = _warps(lanes)
+        results = run(active, *(read(m, warps) for read in reads))
+        whole = active.size == lanes.count
+        for put, value in zip(puts, results, strict=False):
+            if put is not None:
+                put(m, lanes, np.ascontiguousarray(value).reshape(-1) if whole else value[active])
+
+    return step
+
+
+def _warps(lanes: Lanes) -> tuple[slice | Array, Array]:
+    """Which rows of 32 the lanes lie in, and which lanes of those they are."""
+    first, count = int(lanes.threads[0]), lanes.count
+    if isinstance(lanes.index, slice) and first % 32 == 0 and count % 32 == 0:
+        return slice(first >> 5, (first + count) >> 5), np.ones((count >> 5, 32), bool)
+    warps, at = np.unique(lanes.threads >> 5, return_inverse=True)
+    active = np.zeros((len(warps), 32), bool)
+    active[at, lanes.threads & 31] = True
+    return warps, active
+
+
+def _warp_reader(context: Context, source: Source | None, reg: RegType):  # type: ignore[no-untyped-def]
+    if isinstance(source, Immediate):
+        fixed = reader(context, source, reg.bits)(None, None).reshape(1, 1)  # type: ignore[arg-type]
+        return lambda m, warps: fixed
+    if isinstance(source, Register):
+        row, dtype, negated = source.row, reg.dtype, source.negated
+
+        def read(m: Machine, warps: slice | Array) -> Array:
+            value = m.rows[row].reshape(-1, 32)[warps].astype(dtype, copy=False)
+            return ~value if negated else value
+
+        return read
+    if source is None:
+        raise NotTranslated("a sink as a source")
+    plain = reader(context, source, reg.bits)
+
+    def other(m: Machine, warps: slice | Array) -> Array:
+        value = plain(m, Lanes(np.arange(m.total)))
+        return value.reshape(1, 1) if len(value) == 1 else value.reshape(-1, 32)[warps]
+
+    return other

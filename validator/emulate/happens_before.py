@@ -1,0 +1,144 @@
+"""What happens before what: vector clocks, hierarchical so that the common case costs nothing.
+
+Every thread has a clock that moves on at each synchronisation. An access is remembered as (thread, clock). It happens
+before what thread `u` does now if
+
+- it was the thread's own, or both are of one CTA and all of it has passed a barrier since (`base`), or of one warp and
+  the warp has met since (`warp_base`),
+- or `u` knows the clock through releases and acquires, mbarriers or partial barriers: `known[u, g]`, kept only for
+  kernels that have such instructions. `g` counts threads, or groups of neighbouring ones in launches too large for a
+  full matrix: coarser knowledge misses races and invents none.
+
+`fenced` is the same for the async proxy: which clocks a proxy fence has made visible to it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from validator.emulate.lanes import Array
+
+__all__ = ["LARGEST_MATRIX", "HappensBefore"]
+
+LARGEST_MATRIX = 1 << 23
+"""Entries of a clock matrix."""
+
+
+class HappensBefore:
+    def __init__(self, ctas: int, per_cta: int, fine: bool) -> None:
+        """`per_cta`: threads of one CTA, a multiple of 32. `fine`: keep the matrices."""
+        self.ctas, self.per_cta = ctas, per_cta
+        total = ctas * per_cta
+        self.clock = np.ones(total, np.int32)
+        self.base = np.zeros(total, np.int32)
+        self.warp_base = np.zeros(total, np.int32)
+        self.group = 1
+        while total * -(-total // self.group) > LARGEST_MATRIX:
+            self.group *= 2
+        self.fine = fine
+        columns = -(-total // self.group)
+        shape = (total, columns) if fine else (0, columns)
+        self.known = np.zeros(shape, np.int32)
+        self.fenced = np.zeros(shape, np.int32)
+        self.released = np.zeros(shape, np.int32)
+        """What a thread's last fence covers: its relaxed stores publish this much."""
+        self.pending = np.zeros(shape, np.int32)
+        """What a thread's relaxed loads have seen published: its next fence acquires it."""
+
+    def ordered(self, writer: Array, clock: Array, reader: Array) -> Array:
+        """Whether each access (writer, clock) happens before what `reader` does now; arrays of one element a pair."""
+        same = writer // self.per_cta == reader // self.per_cta
+        found = (writer == reader) | (same & (clock <= self.base[writer]))
+        found |= (writer >> 5 == reader >> 5) & (clock <= self.warp_base[writer])
+        if self.fine and not found.all():
+            found |= clock <= self.known[reader, writer // self.group]
+        result: Array = found
+        return result
+
+    def visible_to_async(self, writer: Array, clock: Array, reader: Array) -> Array:
+        """Whether each generic write is visible to an asynchronous copy that `reader` issues now."""
+        if not self.fine:
+            return np.zeros(len(writer), bool)
+        visible: Array = clock <= self.fenced[reader, writer // self.group]
+        return visible
+
+    # --- rows: what a thread knows, itself included ------------------------------------------------------------------
+
+    def _with_self(self, threads: Array) -> Array:
+        """Rows of `known` with the threads' own clocks and their CTA's last barrier in them."""
+        rows = self.known[threads].copy()
+        np.maximum.at(rows, (np.arange(len(threads)), threads // self.group), self.clock[threads])
+        first = threads // self.per_cta * self.per_cta
+        for start in np.unique(first):
+            mine = first == start
+            bases = self.base[start : start + self.per_cta]
+            columns = np.arange(start, start + self.per_cta) // self.group
+            low = int(columns[0])
+            merged = np.zeros(int(columns[-1]) - low + 1, np.int32)
+            np.maximum.at(merged, columns - low, bases)
+            block = rows[mine, low : low + len(merged)]
+            rows[mine, low : low + len(merged)] = np.maximum(block, merged)
+        return rows
+
+    def rows(self, threads: Array) -> tuple[Array, Array]:
+        """(generic, async-proxy) knowledge that each thread publishes when it releases now."""
+        return self._with_self(threads), self.fenced[threads].copy()
+
+    def tick(self, threads: Array) -> None:
+        """Later accesses of these threads are not covered by what they published before."""
+        self.clock[threads] += 1
+
+    def learn(self, threads: Array, rows: Array, fenced: Array) -> None:
+        """Each thread acquires a row (or all of them the same one)."""
+        self.known[threads] = np.maximum(self.known[threads], rows)
+        self.fenced[threads] = np.maximum(self.fenced[threads], fenced)
+
+    # --- barriers ---------------------------------------------------------------------------------------------------
+
+    def cta_barrier(self, ctas: Array) -> None:
+        """All threads of these CTAs met."""
+        blocks = [slice(c * self.per_cta, (c + 1) * self.per_cta) for c in ctas.tolist()]
+        if len(blocks) == self.ctas:
+            self.base[:] = self.clock
+            self.clock += 1
+        else:
+            for block in blocks:
+                self.base[block] = self.clock[block]
+                self.clock[block] += 1
+        if self.fine:
+            for block in blocks:
+                self.known[block] = self.known[block].max(axis=0)
+                self.fenced[block] = self.fenced[block].max(axis=0)
+
+    def warp_barrier(self, threads: Array) -> None:
+        """These lanes met, warp by warp."""
+        if self.fine:
+            warps = threads >> 5
+            for warp in np.unique(warps).tolist():
+                self.group_barrier(threads[warps == warp], False)
+        self.warp_base[threads] = self.clock[threads]
+        self.tick(threads)
+
+    def group_barrier(self, threads: Array, tick: bool = True) -> None:
+        """These threads met."""
+        if self.fine:
+            rows, fenced = self.rows(threads)
+            self.learn(threads, rows.max(axis=0), fenced.max(axis=0))
+        if tick:
+            self.tick(threads)
+
+    # --- fences -----------------------------------------------------------------------------------------------------
+
+    def fence(self, threads: Array) -> None:
+        """fence.acq_rel or stronger: acquires what was seen published, covers what later relaxed stores publish."""
+        if not self.fine:
+            return
+        self.known[threads] = np.maximum(self.known[threads], self.pending[threads])
+        self.released[threads] = self._with_self(threads)
+        self.tick(threads)
+
+    def proxy_fence(self, threads: Array) -> None:
+        """What each thread knows becomes visible to the async proxy."""
+        if self.fine:
+            self.fenced[threads] = np.maximum(self.fenced[threads], self._with_self(threads))
+            self.tick(threads)

@@ -1,0 +1,206 @@
+"""A launch from a contract: buffers with true and previous values, flags, parameters, tensor maps.
+
+Sizes, values and the parameter block are planned by `validator.gpu.launch`, the same as on a device; here the buffers
+become regions whose true contents may be late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from validator.emulate.adversary import Plan
+from validator.emulate.layout import FIRST_BUFFER, WINDOW_MIDDLE
+from validator.emulate.machine import Memory, Shape
+from validator.emulate.memory import POISON, WINDOW_BITS, Region
+from validator.emulate.tensor_map import TensorMap
+from validator.gpu.launch import Buffer, Launchable, NotLaunchable, Recipe, pack, plan_launch
+from validator.gpu.tensormap import BYTES as MAP_BYTES
+from validator.gpu.tensormap import Geometry
+from validator.manifest.contract import Argument, KernelContract, Role
+from validator.ordering.program import Parameter
+from validator.ordering.ptx import PtxProgram
+
+__all__ = ["Prepared", "prepare"]
+
+MOST_THREADS = 1 << 18
+"""Threads of a launch that are run at once."""
+_FLOATS = {"f64": "float64", "f32": "float32", "f16": "float16", "bf16": "bfloat16"}
+_ELEMENTS = {
+    "FLOAT64": 8, "FLOAT32": 4, "FLOAT16": 2, "BFLOAT16": 2, "INT64": 8, "INT32": 4, "UINT64": 8, "UINT32": 4,
+    "UINT16": 2, "UINT8": 1,
+}  # fmt: skip
+"""Bytes of an element, by the driver's name of its type."""
+_HIDDEN = 2
+"""Parameters that Triton appends and a contract does not list."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A launch that can be made any number of times."""
+
+    shape: Shape
+    launchable: Launchable
+    contract: KernelContract
+    inplace: frozenset[str] = frozenset()
+    """Outputs whose contents matter before the launch."""
+    arrays: Mapping[str, np.ndarray] = field(default_factory=dict)
+    """True contents that the caller brings, as bytes."""
+
+    def addresses(self) -> dict[str, int]:
+        return {
+            b.name: (FIRST_BUFFER + number << WINDOW_BITS) + WINDOW_MIDDLE
+            for number, b in enumerate(self.launchable.buffers)
+        }
+
+    @property
+    def late(self) -> tuple[str, ...]:
+        """Buffers whose true values may come late."""
+        return tuple(b.name for b in self.launchable.buffers if self._events(b))
+
+    @property
+    def written(self) -> tuple[str, ...]:
+        """Buffers that hold results."""
+        return tuple(b.name for b in self.launchable.buffers if b.written or b.role is None)
+
+    def _flags(self) -> dict[str, int]:
+        """Flags that other launches set → event bit."""
+        guards = {b.guarded_by for b in self.launchable.buffers}
+        names = [b.name for b in self.launchable.buffers if b.role is Role.FLAG and b.name in guards]
+        return {name: 1 << (number + 1) for number, name in enumerate(names[:62])}
+
+    def _events(self, buffer: Buffer) -> int:
+        """Events any of which makes the true contents visible."""
+        events = 1 if self.shape.pdl and buffer.produced and not buffer.published else 0
+        return events | self._flags().get(buffer.guarded_by or "", 0)
+
+    def memory(self, plan: Plan) -> Memory:
+        """Fresh contents for one run."""
+        addresses = self.addresses()
+        flags = self._flags()
+        regions, late_flags, published = [], [], {}
+        for buffer in self.launchable.buffers:
+            region = self._region(buffer, addresses)
+            true, previous = (self._contents(buffer, which, addresses) for which in (0, 1))
+            events = self._events(buffer) if not plan.friendly and plan.only in (None, buffer.name) else 0
+            if buffer.role is Role.MAILBOX and not plan.friendly:
+                region.fill(previous)
+                late_flags.append(region)
+                published[buffer.name] = true
+            elif buffer.name in flags:
+                region.stale = _bytes(previous)
+                region.fill(previous)
+                late_flags.append(region)
+                published[buffer.name] = true
+            elif buffer.role is Role.OUTPUT and buffer.name not in self.inplace:
+                region.initialised = buffer.name in self.arrays
+                if buffer.name in self.arrays:
+                    region.fill(true)
+            else:
+                region.fill(true)
+            if events:
+                region.late = events
+                region.stale = _bytes(previous)
+            regions.append(region)
+        block = pack(self.launchable, addresses, lambda address, geometry: bytes(MAP_BYTES)).block
+        named = {r.name: r for r in regions}
+        maps = {offset: _tensor_map(named[name], said) for offset, name, said in self.launchable.maps}
+        return Memory(regions, block, late_flags, published, flags, maps)
+
+    def _region(self, buffer: Buffer, addresses: Mapping[str, int]) -> Region:
+        role = buffer.role
+        tracked = role not in (Role.WEIGHT, Role.STABLE)
+        size = buffer.extent or buffer.size
+        region = Region(
+            buffer.name, size, base=addresses[buffer.name], role=role, declared=role is not None, tracked=tracked
+        )
+        region.guards = buffer.guarded_by
+        if tracked and role not in (Role.ACTIVATION, Role.INDEX):
+            region.allocate(np.full(len(region.data), POISON, np.uint8))
+        return region
+
+    def _contents(self, buffer: Buffer, which: int, addresses: Mapping[str, int]) -> bytes:
+        raw = buffer.values[which]
+        if which == 0 and buffer.name in self.arrays:
+            return self.arrays[buffer.name].tobytes()
+        if buffer.table is not None:
+            return (np.frombuffer(raw, "<u8") + np.uint64(addresses[buffer.table])).tobytes()
+        return raw
+
+
+def _tensor_map(region: Region, said: Geometry) -> TensorMap:
+    element = _ELEMENTS[said.kind]
+    return TensorMap(
+        region,
+        element,
+        said.sizes,
+        (element, *said.strides),
+        said.box,
+        int(said.swizzle.rstrip("B") if said.swizzle != "NONE" else 0),
+    )
+
+
+def _bytes(raw: bytes) -> np.ndarray:
+    return np.frombuffer(raw + b"\0" * (-len(raw) % 16), np.uint8).copy()
+
+
+def described(contract: KernelContract, parameters: tuple[Parameter, ...]) -> KernelContract:
+    """Numbers get the floating types that the PTX declares, and parameters that a compiler appended are workspace."""
+    args = list(contract.args)
+    for number, (arg, parameter) in enumerate(zip(args, parameters, strict=False)):
+        kind = _FLOATS.get(parameter.type or "")
+        if arg.role is Role.SCALAR and kind and not arg.dtype:
+            args[number] = arg.model_copy(update={"dtype": (kind,)})
+    extra = parameters[len(args) :]
+    if len(extra) == _HIDDEN and all(p.size == 8 for p in extra):
+        args += [Argument(name=f"hidden {p.index}", role=Role.STABLE) for p in extra]
+    return contract.model_copy(update={"args": tuple(args)})
+
+
+def prepare(
+    program: PtxProgram,
+    contract: KernelContract,
+    recipe: Recipe | None = None,
+    grid: tuple[int, int, int] | None = None,
+    block: tuple[int, int, int] | None = None,
+) -> Prepared | NotLaunchable:
+    """Plan a launch; `grid` and `block` override what the contract says."""
+    parameters = tuple(program.parameters)
+    contract = described(contract, parameters)
+    plan = plan_launch(contract, parameters, recipe or Recipe(), program.block_size)
+    if isinstance(plan, NotLaunchable):
+        return plan
+    how = plan.launch
+    cluster = how.cluster or (1, 1, 1)
+    shape = Shape(grid or how.grid, program.block_size or block or how.block, cluster, how.shared, how.pdl)
+    wrong = check_shape(shape, program)
+    if wrong:
+        return NotLaunchable(wrong)
+    inplace = frozenset(name for name, (_, values) in contract.values.items() if values.inplace)
+    return Prepared(shape, plan, contract, inplace)
+
+
+def check_shape(shape: Shape, program: PtxProgram) -> str:
+    """Why a launch of this shape cannot be made; empty when it can."""
+    for what, sizes, most in (
+        ("grid", shape.grid, (2**31 - 1, 65535, 65535)),
+        ("block", shape.block, (1024, 1024, 64)),
+    ):
+        if any(not 1 <= n <= m for n, m in zip(sizes, most, strict=True)):
+            return f"a {what} of {sizes} is outside 1..{most}"
+    limit = program.max_block_size or 1024
+    if shape.threads > limit:
+        return f"{shape.threads} threads in a block, the kernel takes at most {limit}"
+    if shape.ctas * shape.per_cta > MOST_THREADS:
+        return f"{shape.ctas * shape.per_cta:,} threads, at most {MOST_THREADS:,} are run here"
+    if any(g % c for g, c in zip(shape.grid, shape.cluster, strict=True)):
+        return f"a grid of {shape.grid} is no multiple of the cluster {shape.cluster}"
+    if not 0 <= shape.shared <= 232448:
+        return f"{shape.shared} bytes of dynamic shared memory"
+    return ""
+
+
+def with_arrays(prepared: Prepared, arrays: Mapping[str, np.ndarray]) -> Prepared:
+    return replace(prepared, arrays=dict(arrays))

@@ -1,0 +1,446 @@
+"""The machine: register file, memories, threads in groups by where they are, and the loop that runs them.
+
+Threads that stand before the same segment run it together, whatever warp or CTA they belong to. Of the groups of the
+running class the one first in the text goes first, so that diverged threads meet again where the branches join; a
+group that only polls is put off until no other can run. A thread that has to wait is kept by what it waits for.
+"""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+from zlib import crc32
+
+import numpy as np
+
+from validator.emulate.adversary import Adversary, Plan
+from validator.emulate.barriers import Barriers
+from validator.emulate.copies import Copies
+from validator.emulate.happens_before import HappensBefore
+from validator.emulate.hazard import Hazard, HazardKind, Hazards, Place
+from validator.emulate.lanes import Array, Lanes
+from validator.emulate.mbarrier import Mbarriers
+from validator.emulate.memory import WINDOW_BITS, Region
+from validator.emulate.published import Published
+from validator.emulate.special import special_row
+from validator.emulate.story import Story
+from validator.emulate.tensor_map import TensorMap
+from validator.ordering.program import Space
+
+if TYPE_CHECKING:
+    from validator.emulate.translate import Code
+
+__all__ = ["DTYPES", "Limits", "Machine", "Memory", "Shape", "Stopped", "Unexecutable"]
+
+DTYPES = {1: np.bool_, 8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64, 128: np.uint64}
+POISONED_REGISTER = 0xA5A5A5A5A5A5A5A5
+_RETRIES = 20_000
+"""Rounds in which all polling threads found nothing new before the machine calls it a livelock, whatever they count."""
+
+
+class Unexecutable(Exception):
+    """An instruction was reached that cannot be executed; says which and why."""
+
+
+class Stopped(Exception):
+    """The run cannot go on: a trap, or a limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How many threads there are."""
+
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    cluster: tuple[int, int, int] = (1, 1, 1)
+    shared: int = 0
+    """Bytes of dynamic shared memory."""
+    pdl: bool = False
+
+    @property
+    def ctas(self) -> int:
+        return self.grid[0] * self.grid[1] * self.grid[2]
+
+    @property
+    def threads(self) -> int:
+        """Of one CTA."""
+        return self.block[0] * self.block[1] * self.block[2]
+
+    @property
+    def per_cta(self) -> int:
+        """Places for threads of one CTA: whole warps."""
+        return -(-self.threads // 32) * 32
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    instructions: int = 2_000_000_000
+    """Thread-instructions of one run."""
+    segments: int = 3_000_000
+    """Segments executed by groups of threads, however small."""
+
+
+@dataclass(slots=True)
+class Memory:
+    """What the launch brings: fresh for every run."""
+
+    buffers: list[Region]
+    parameters: bytes
+    flags: list[Region] = field(default_factory=list)
+    """Flags that other launches set, with the bytes they then hold."""
+    published: dict[str, bytes] = field(default_factory=dict)
+    """Flag → its bytes once set."""
+    flag_bits: dict[str, int] = field(default_factory=dict)
+    """Flag → the event that seeing it set is."""
+    tensor_maps: dict[int, TensorMap] = field(default_factory=dict)
+    """Byte of the parameter block → what the descriptor there maps."""
+
+
+class _Groups:
+    """Threads of one class by the segment they stand before."""
+
+    def __init__(self) -> None:
+        self.waiting: dict[int, list[Array]] = {}
+        self.heap: list[int] = []
+        self.deferred: dict[int, list[Array]] = {}
+
+    def push(self, key: int, threads: Array) -> None:
+        found = self.waiting.get(key)
+        if found is None:
+            self.waiting[key] = [threads]
+            heapq.heappush(self.heap, key)
+        else:
+            found.append(threads)
+
+    def pop(self) -> tuple[int, Lanes] | None:
+        """The group first in the text."""
+        if not self.heap:
+            return None
+        key = heapq.heappop(self.heap)
+        return key, Lanes(_merged(self.waiting.pop(key)))
+
+    def defer(self, key: int, threads: Array) -> None:
+        self.deferred.setdefault(key, []).append(threads)
+
+    def retry(self) -> bool:
+        """Let the polling threads run again; False when there are none."""
+        for key, groups in self.deferred.items():
+            for threads in groups:
+                self.push(key, threads)
+        found = bool(self.deferred)
+        self.deferred = {}
+        return found
+
+
+def _merged(groups: list[Array]) -> Array:
+    return groups[0] if len(groups) == 1 else np.sort(np.concatenate(groups))
+
+
+class Machine:
+    def __init__(self, code: Code, shape: Shape, memory: Memory, plan: Plan, limits: Limits | None = None) -> None:
+        self.code, self.shape, self.plan = code, shape, plan
+        self.limits = limits or Limits()
+        self.per_cta, self.ctas = shape.per_cta, shape.ctas
+        self.total = total = self.per_cta * self.ctas
+        self.adversary = Adversary(plan)
+        self.order = HappensBefore(self.ctas, self.per_cta, code.fine)
+        self.published = Published()
+        self.hazards = Hazards()
+        self.story = Story()
+        self.version = 0
+        """Moves on whenever something happens that a polling thread might see."""
+        self.seen = np.zeros(total, np.uint64)
+        """Events that each thread is ordered behind, as bits; bit 0: completion of the launches before."""
+        self.seen_pending = np.zeros(total, np.uint64)
+        self.seen_released = np.zeros(total, np.uint64)
+        self.triggered = np.zeros(total, bool)
+        self.flag_bits = memory.flag_bits
+        self.published_bytes = memory.published
+        self.unpublished = list(memory.flags)
+        self.memory = memory
+        self.globals: dict[int, Region] = {r.base >> WINDOW_BITS: r for r in memory.buffers}
+        self._module_variables()
+        self.shared = self._partitioned("shared memory", Space.SHARED, self._shared_end(), self.ctas)
+        self.local = self._partitioned("local memory", Space.LOCAL, code.layout.local_size, total)
+        self._name_parts()
+        if code.fine or code.noncoherent:
+            for region in self.globals.values():
+                if region.tracked:
+                    region.earlier()
+        self.barriers = Barriers(self)
+        self.mbarriers = Mbarriers()
+        self.copies = Copies()
+        self.rows: list[Array] = [self._row(bits) for bits in code.registers]
+        self.carry = np.zeros(total, bool)
+        self._specials: dict[str, Array] = {}
+        self._parameters: dict[tuple[int, int], Array] = {}
+        self.alive = np.zeros(total, bool)
+        self.alive.reshape(self.ctas, self.per_cta)[:, : shape.threads] = True
+        self.living = int(self.alive.sum())
+        """Threads that have not left."""
+        self.classes = self.adversary.classes(self.ctas, self.per_cta)
+        self.groups = [_Groups() for _ in range(int(self.classes.max()) + 1)]
+        self.ranks = list(range(len(self.groups)))
+        """Classes, the running one first."""
+        self.parked: dict[int, list[Array]] = {}
+        """Threads before a collective of their warp that others have not reached."""
+        self._tried, self._fruitless, self._registers = -1, 0, 0
+        """The version that polling threads last saw, and how often they found nothing new since."""
+        self.running = 0
+        """The segment that is executed now."""
+        self.executed = 0
+        self.segments_run = 0
+
+    # --- set-up -----------------------------------------------------------------------------------------------------
+
+    def _row(self, bits: int) -> Array:
+        if bits == 1:
+            return np.zeros(self.total, bool)
+        shape = (self.total, 2) if bits == 128 else (self.total,)
+        return np.full(shape, POISONED_REGISTER & ((1 << min(bits, 64)) - 1), DTYPES[bits])
+
+    def _shared_end(self) -> int:
+        layout = self.code.layout
+        return layout.dynamic + self.shape.shared if self.shape.shared else layout.shared_size
+
+    def _partitioned(self, name: str, space: Space, size: int, parts: int) -> Region:
+        stride = max(-(-size // 128) * 128, 16)
+        region = Region(name, stride * parts, space, initialised=False, tracked=space is Space.SHARED)
+        region.stride, region.limit = stride, size
+        if space is Space.SHARED:
+            region.begin = min(1024, size)
+            if self.code.fine:
+                region.earlier()
+        return region
+
+    def _name_parts(self) -> None:
+        layout = self.code.layout
+        sizes = [(at, size or self.shape.shared, name) for name, (at, size) in layout.shared.items()]
+        self.shared.variables = [(at, size, name.partition("#")[0]) for at, size, name in sizes]
+        self.local.variables = [(at, size, name) for name, (at, size) in layout.local.items()]
+
+    def _module_variables(self) -> None:
+        layout = self.code.layout
+        for name, (address, size) in layout.globals.items():
+            region = Region(name, size, base=address, tracked=True)
+            region.data[:] = 0
+            region.fill(layout.initial.get(name, b"")[:size])
+            self.globals[address >> WINDOW_BITS] = region
+        self.const = Region("constant memory", layout.const_size, Space.CONST)
+        for name, (at, size) in layout.const.items():
+            raw = layout.initial.get(name, b"")[:size].ljust(size, b"\0")
+            self.const.data[at : at + size] = np.frombuffer(raw, np.uint8)
+        self.param = Region("kernel parameters", len(self.memory.parameters), Space.PARAM)
+        self.param.fill(self.memory.parameters)
+
+    # --- what instructions ask for --------------------------------------------------------------------------------
+
+    def special(self, name: str) -> Array:
+        """A special register, one value a thread."""
+        if name.startswith(("clock", "globaltimer")):
+            return np.full(self.total, self.segments_run * 16 + 1, np.uint64)
+        found = self._specials.get(name)
+        if found is None:
+            found = self._specials[name] = special_row(name, self.shape)
+        return found
+
+    def parameter(self, offset: int, size: int) -> Array:
+        """Bytes of the parameter block as one element that broadcasts."""
+        found = self._parameters.get((offset, size))
+        if found is None:
+            raw = self.memory.parameters[offset : offset + size].ljust(size, b"\0")
+            found = np.frombuffer(raw, {1: np.uint8, 2: np.uint16, 4: np.uint32}.get(size, np.uint64))
+            self._parameters[offset, size] = found
+        return found
+
+    def rank_to_cta(self, ctas: Array, rank: Array) -> Array:
+        """CTA of each rank in the cluster of the given CTAs."""
+        x, y, z = self.shape.cluster
+        gx, gy, _ = self.shape.grid
+        cx, rest = ctas % gx // x * x, ctas // gx
+        cy, cz = rest % gy // y * y, rest // gy // z * z
+        rx, rr = rank % x, rank // x
+        found: Array = (cz + rr // y) * gx * gy + (cy + rr % y) * gx + cx + rx
+        return np.minimum(found, self.ctas - 1)
+
+    def place(self, index: int, thread: int) -> Place:
+        return Place(index, thread // self.per_cta, thread % self.per_cta)
+
+    def tensor_map(self, address: int) -> TensorMap | None:
+        """The tensor map at a generic or parameter address."""
+        return self.memory.tensor_maps.get(address & ((1 << WINDOW_BITS) - 1))
+
+    def unexecutable(self, what: str, index: int) -> Unexecutable:
+        return Unexecutable(what, index)
+
+    def report(
+        self, kind: HazardKind, index: int, threads: Array, memory: str, offset: int | None, detail: str
+    ) -> None:
+        self.hazards.add(
+            Hazard(kind, self.place(index, int(threads[0])), memory, offset, detail=detail, count=len(threads))
+        )
+
+    # --- the loop -------------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Run to the end, or until nothing can go on. Raises `Unexecutable`."""
+        if self.plan.flags_at_once:
+            while self.publish_flag():
+                pass
+        if not self.shape.pdl or self.plan.friendly:
+            self.seen |= np.uint64(1)
+        self.push(0, np.flatnonzero(self.alive))
+        with np.errstate(all="ignore"):
+            try:
+                self._loop()
+                self.copies.finish(self)
+            except Stopped:
+                pass
+
+    def push(self, key: int, threads: Array) -> None:
+        """These threads stand before segment `key >> 1`, behind its gate if the lowest bit is set."""
+        if len(self.groups) == 1:
+            self.groups[0].push(key, threads)
+            return
+        classes = self.classes[threads]
+        for number in np.unique(classes).tolist():
+            self.groups[number].push(key, threads[classes == number])
+
+    def send(self, segment: int, threads: Array) -> None:
+        """Threads that part from their group go on here; back into a polling loop only when nothing else can run."""
+        if segment <= self.running and self.code.segments[self.running].polls:
+            self.defer(segment << 1, threads)
+        else:
+            self.push(segment << 1, threads)
+
+    def defer(self, key: int, threads: Array) -> None:
+        classes = self.classes[threads]
+        for number in np.unique(classes).tolist():
+            self.groups[number].defer(key, threads[classes == number])
+
+    def _loop(self) -> None:
+        switches = set(self.plan.switches)
+        while (group := self._next()) is not None:
+            self._segment(*group)
+            if self.segments_run in switches:
+                self.ranks.append(self.ranks.pop(0))
+            if self.segments_run > self.limits.segments or self.executed > self.limits.instructions:
+                self._endless(group[1], group[0])
+
+    def _next(self) -> tuple[int, Lanes] | None:
+        """The group that runs now. Where only waiting is left: what polls tries again once anything changed, then held
+        back copies arrive one by one, then the world outside moves on; None when all of that is over."""
+        while True:
+            for number in self.ranks:
+                group = self.groups[number].pop()
+                if group is not None:
+                    return group
+            if self._tried != self.version:
+                self._tried, self._fruitless = self.version, 0
+                if self._retry():
+                    continue
+            if self._wake() or self.environment():
+                continue
+            if self._may_change() and self._retry():
+                continue
+            self._report_waiting()
+            return None
+
+    def _retry(self) -> bool:
+        """Let everything that polls run again; False when nothing does."""
+        retried = [group.retry() for group in self.groups]
+        return any(retried)
+
+    def _may_change(self) -> bool:
+        """Whether polling again can end: not if all registers are what they were when nothing had changed either."""
+        self._fruitless += 1
+        if self._fruitless > _RETRIES:
+            return False
+        check = 0
+        for row in (*self.rows, self.carry):
+            check = crc32(row.tobytes(), check)
+        before, self._registers = self._registers, check
+        return self._fruitless < 2 or check != before
+
+    def _segment(self, key: int, lanes: Lanes) -> None:
+        """Run one segment for one group, and whatever follows it as long as the group stays together alone."""
+        code = self.code.segments
+        alone = not any(g.heap for g in self.groups)
+        while True:
+            self.running = key >> 1
+            segment = code[self.running]
+            self.segments_run += 1
+            if segment.gate is not None and not key & 1:
+                passed = segment.gate(self, lanes, key)
+                if passed is None:
+                    return
+                lanes = passed
+            for step in segment.steps:
+                step(self, lanes)
+            self.executed += lanes.count * segment.weight
+            follow = segment.leave(self, lanes)
+            if follow is None:
+                return
+            if not alone or self.segments_run & 0x3FF == 0 or segment.polls:
+                self.send(follow, lanes.threads)
+                return
+            key = follow << 1
+
+    # --- ends -----------------------------------------------------------------------------------------------------
+
+    def leave(self, threads: Array) -> None:
+        """These threads are done."""
+        if self.shape.pdl and not self.plan.friendly:
+            unwaited = threads[self.triggered[threads] & ((self.seen[threads] & np.uint64(1)) == 0)]
+            if len(unwaited):
+                self.story.leaves(self, unwaited)
+        self.alive[threads] = False
+        self.living -= len(threads)
+        self.version += 1
+        self.barriers.left(self, threads)
+        parked, self.parked = self.parked, {}
+        for key, groups in parked.items():
+            self.push(key, _merged(groups))
+
+    def environment(self) -> bool:
+        """Something outside moves on: a flag is set. False when nothing is left to happen."""
+        return self.publish_flag()
+
+    def publish_flag(self) -> bool:
+        if not self.unpublished:
+            return False
+        region = self.unpublished.pop(0)
+        region.fill(self.published_bytes[region.name])
+        self.version += 1
+        return True
+
+    def _wake(self) -> bool:
+        """What was held back as long as possible happens now; False when nothing was."""
+        return self.copies.deliver_next(self)
+
+    def waiting(self) -> list[tuple[int, Array, str]]:
+        """(program index, threads, what for) of everything that is held."""
+        held = [
+            (self.code.segments[key >> 1].start, _merged(g), "the other lanes of its warp")
+            for key, g in self.parked.items()
+        ]
+        return [*held, *self.barriers.waiting(self)]
+
+    def _report_waiting(self) -> None:
+        """Threads that nobody will ever wake: deadlock where they are held, livelock where they poll."""
+        polling = [
+            (self.code.segments[key >> 1].start, _merged(groups), "a value that never comes")
+            for g in self.groups
+            for key, groups in g.deferred.items()
+        ]
+        for kind, held in ((HazardKind.LIVELOCK, polling), (HazardKind.DEADLOCK, self.waiting())):
+            for index, threads, what in held:
+                self.report(kind, index, threads, "", None, f"waits for {what}")
+
+    def _endless(self, lanes: Lanes, key: int) -> None:
+        self.report(
+            HazardKind.ENDLESS, self.code.segments[key >> 1].start, lanes.threads, "", None,
+            f"still running after {self.executed:,} thread-instructions in {self.segments_run:,} steps",
+        )  # fmt: skip
+        raise Stopped

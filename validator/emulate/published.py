@@ -1,0 +1,134 @@
+"""Words that threads synchronise through: what a release put there and who acquires it (PTX ISA, "Memory consistency").
+
+A word keeps what its last releases published, joined: read-modify-writes carry a release sequence on. Flags that other
+launches write are here too: seeing one set by an acquire makes the buffers that it guards visible to the thread.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from validator.emulate.lanes import Array
+from validator.emulate.memory import gather, views_of
+from validator.manifest.contract import Role
+
+if TYPE_CHECKING:
+    from validator.emulate.access import Piece
+    from validator.emulate.machine import Machine
+    from validator.emulate.memory import Region, Touch
+
+__all__ = ["Published"]
+
+_WIDE = ("gpu", "sys", "cluster")
+"""Scopes that reach other CTAs; a cluster's is taken for the whole GPU's: coarser, it invents no race."""
+
+
+@dataclass(slots=True)
+class _Word:
+    known: Array
+    fenced: Array
+    seen: int
+    wide: bool
+    """Released at a scope beyond the CTA."""
+    cta: int
+
+
+class Published:
+    def __init__(self) -> None:
+        self._words: dict[tuple[int, int], _Word] = {}
+
+    # --- publishing -------------------------------------------------------------------------------------------------
+
+    def publish(self, m: Machine, piece: Piece, touch: Touch) -> None:
+        """A strong store or atomic: with release what the thread knows, else what its last fence covered."""
+        if not m.order.fine:
+            return
+        threads = piece.threads
+        if touch.releases:
+            known, fenced = m.order.rows(threads)
+            seen = m.seen[threads]
+        else:
+            known, fenced, seen = m.order.released[threads], m.order.fenced[threads], m.seen_released[threads]
+        wide = touch.scope in _WIDE
+        key = id(piece.region)
+        for row, offset in enumerate(piece.offsets.tolist()):
+            self._put(key, offset, known[row], fenced[row], int(seen[row]), wide, int(threads[row]) // m.per_cta, touch)
+        if touch.releases:
+            m.order.tick(threads)
+
+    def _put(
+        self, key: int, offset: int, known: Array, fenced: Array, seen: int, wide: bool, cta: int, touch: Touch
+    ) -> None:
+        word = self._words.get((key, offset))
+        if word is None or not touch.reads:
+            self._words[key, offset] = _Word(known.copy(), fenced.copy(), seen, wide, cta)
+            return
+        np.maximum(word.known, known, out=word.known)
+        np.maximum(word.fenced, fenced, out=word.fenced)
+        word.seen |= seen
+        word.wide, word.cta = word.wide or wide, cta
+
+    # --- observing --------------------------------------------------------------------------------------------------
+
+    def observe(self, m: Machine, piece: Piece, touch: Touch, values: list[Array]) -> None:
+        """A strong load: an acquire takes what was published, anything weaker notes it for a fence."""
+        bit = m.flag_bits.get(piece.region.name)
+        if bit is not None:
+            self._external(m, piece, touch, values, bit)
+        if self._words:
+            self._take(m, piece, touch)
+
+    def observe_atomic(self, m: Machine, piece: Piece, touch: Touch) -> None:
+        """The load half of an atomic, before it is executed."""
+        bit = m.flag_bits.get(piece.region.name)
+        if bit is not None:
+            self._external(m, piece, touch, gather(piece.region.views, piece.offsets, touch.width, 1), bit)
+        if self._words:
+            self._take(m, piece, touch)
+
+    def _external(self, m: Machine, piece: Piece, touch: Touch, values: list[Array], bit: int) -> None:
+        region = piece.region
+        if region.role is not Role.FLAG or region.stale is None:
+            return
+        unset = gather(views_of(region.stale), piece.offsets, touch.width, touch.count)
+        published = np.zeros(len(piece.threads), bool)
+        for old, value in zip(unset, values, strict=True):
+            published |= old != value if value.ndim == 1 else (old != value).any(axis=1)
+        if touch.scope not in ("gpu", "sys"):
+            return
+        threads = piece.threads[published]
+        (m.seen if touch.acquires else m.seen_pending)[threads] |= np.uint64(bit)
+
+    def _take(self, m: Machine, piece: Piece, touch: Touch) -> None:
+        key, wide = id(piece.region), touch.scope in _WIDE
+        offsets, threads = piece.offsets, piece.threads
+        for offset in np.unique(offsets).tolist():
+            word = self._words.get((key, offset))
+            if word is None:
+                continue
+            readers = threads[offsets == offset]
+            if not (wide and word.wide):
+                readers = readers[readers // m.per_cta == word.cta]
+            if not len(readers):
+                continue
+            if touch.acquires:
+                m.order.learn(readers, word.known, word.fenced)
+                m.seen[readers] |= np.uint64(word.seen)
+            else:
+                m.order.pending[readers] = np.maximum(m.order.pending[readers], word.known)
+                m.seen_pending[readers] |= np.uint64(word.seen)
+
+    def fence(self, m: Machine, threads: Array, wide: bool) -> None:
+        """fence.acq_rel / fence.sc by these threads."""
+        if wide:
+            m.seen[threads] |= m.seen_pending[threads]
+        m.order.fence(threads)
+        m.seen_released[threads] = m.seen[threads]
+
+    def forget(self, region: Region) -> None:
+        """Nothing in this region is a synchronisation word any more."""
+        for key in [k for k in self._words if k[0] == id(region)]:
+            del self._words[key]
