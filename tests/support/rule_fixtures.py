@@ -6,7 +6,7 @@
     rfc = "rfcs/x.toml"              # as --rfc
     land_first = ["…"]               # files of the head that the base has already
     also = ["rule/id"]               # other rules that fire too
-    [[base.…]] [[head.…]]            # edit {path, old, new} · write {path, text, repeat, executable} ·
+    [[base.…]] [[head.…]]            # edit {path, old, new, executable} · write {path, text, repeat, executable} ·
                                      # bytes {path, hex} · link {path, target} · submodule {path, commit} ·
                                      # copy {from, path, old, new}
     [head] delete = ["…"]
@@ -31,7 +31,7 @@ from validator.policy.load import policy_from_tree
 from validator.scope import look_up
 from validator.stage import StageContext
 
-__all__ = ["FOLDER", "RuleFixture", "fixture_names", "open_context", "rule_fixture"]
+__all__ = ["FOLDER", "RuleFixture", "fixture_names", "gate_fixtures", "open_context", "rule_fixture"]
 
 FOLDER = Path(__file__).parents[2] / "fixtures" / "rules"
 TODAY = date(2026, 11, 29)
@@ -57,7 +57,16 @@ def fixture_names() -> list[str]:
 
 def rule_fixture(rule: str, side: str) -> RuleFixture:
     """`side`: `bad` or `good`."""
-    spec = tomllib.loads((FOLDER / rule / side / "change.toml").read_text())
+    return _fixture(rule, tomllib.loads((FOLDER / rule / side / "change.toml").read_text()))
+
+
+def gate_fixtures(kind: str) -> dict[str, RuleFixture]:
+    """`kind`: `evasion` (each expects one finding of its rule) or `honest` (expect none). Name → change."""
+    tables = tomllib.loads((FOLDER / "evasions.toml").read_text())[kind]
+    return {t["name"]: _fixture(t.get("rule", ""), {**t, "expect": [t] if "rule" in t else []}) for t in tables}
+
+
+def _fixture(rule: str, spec: Mapping[str, Any]) -> RuleFixture:
     base = read_tree(FOLDER / "honest" / "base")
     overlay = read_tree(FOLDER / "honest" / "head")
     for path in spec.get("land_first", ()):
@@ -102,7 +111,8 @@ def _alter(tree: dict[bytes, Node], spec: Mapping[str, Any]) -> None:
 def _edited(node: Node, table: Mapping[str, Any]) -> Node:
     old = table["old"].encode()
     assert node.data.count(old) == 1, (table, node.data)
-    return Node(node.data.replace(old, table["new"].encode()), node.mode)
+    mode = 0o100755 if table.get("executable") else node.mode
+    return Node(node.data.replace(old, table["new"].encode()), mode)
 
 
 def open_context(fixture: RuleFixture, folder: Path) -> StageContext:

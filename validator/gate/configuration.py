@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 import configparser
 import posixpath
-import sys
-from collections.abc import Collection, Mapping, Sequence
+import re
+import warnings
+from collections.abc import Mapping
 
-from validator.change.model import Tree
 from validator.gate.keys import changed_keys, try_document
-from validator.manifest.model import Manifest
 from validator.tables import Document
 
-__all__ = ["import_roots", "ini_sections", "is_hook", "project_keys", "shadowed"]
+__all__ = ["ini_sections", "is_hook", "is_path_file", "pins_of_validator", "project_keys", "setup_keywords"]
 
 _HOOKS = {
     "conftest.py": "pytest runs it before the tests",
@@ -25,6 +25,11 @@ _HOOKS = {
     ".python-version": "it chooses the interpreter",
     ".coveragerc": "it steers what a test run counts",
     "noxfile.py": "it starts the tests",
+    "pip.conf": "it says where packages come from",
+    "pip.ini": "it says where packages come from",
+    "uv.toml": "it says where packages come from",
+    ".tool-versions": "it chooses the interpreter",
+    "mise.toml": "it chooses the interpreter",
 }
 _PROJECT_TABLES = (
     ("tool", "validator"),
@@ -32,54 +37,82 @@ _PROJECT_TABLES = (
     ("tool", "coverage"),
     ("tool", "tox"),
     ("project", "entry-points"),
+    *(("project", table, name) for table in ("scripts", "gui-scripts") for name in ("validator", "pytest", "python")),
     ("build-system",),
+    ("tool", "setuptools", "package-dir"),
+    ("tool", "setuptools", "py-modules"),
+    ("tool", "setuptools", "cmdclass"),
+    ("tool", "hatch", "envs"),
+    ("tool", "hatch", "build", "hooks"),
+    ("tool", "poetry", "plugins"),
+    ("tool", "poetry", "build"),
+    ("tool", "uv"),
+    ("tool", "poe"),
+    ("tool", "pdm", "scripts"),
 )
-_INI_SECTIONS = ("tool:pytest", "pytest", "tox", "testenv", "options.entry_points")
-_LIBRARIES = frozenset(
-    {
-        *("_pytest", "click", "cuda", "cupy", "cutlass", "elftools", "git", "hypothesis", "jax", "ml_dtypes", "numpy"),
-        *("pkg_resources", "pluggy", "pydantic", "pydantic_core", "pytest", "rich", "scipy", "setuptools", "torch"),
-        *("triton", "validator"),
-    }
-)
-"""What the validator, its worker and honest kernels import besides the standard library."""
-_MODULE_SUFFIXES = (".py", ".pyc", ".so", ".pyd")
+_INI_SECTIONS = ("tool:pytest", "pytest", "tox", "testenv", "options.entry_points", "aliases", "coverage:run")
+_MODULE_SUFFIXES = (".py", ".so", ".pyd")
+_STARTS = ("sitecustomize", "usercustomize")
+_AT_EVERY_START = "Python runs it at every start"
 
 
 def is_hook(path: str) -> str:
-    """Why a file of this name is run or obeyed by itself; empty when it is not."""
-    name = posixpath.basename(path)
-    return "Python runs its lines at every start" if name.endswith(".pth") else _HOOKS.get(name, "")
+    """Why a file of this name is run or obeyed by itself; empty when it is not. Some file systems fold letters."""
+    folder, name = posixpath.split(path.casefold())
+    if name.endswith(".pyc"):
+        return "it is compiled Python, which can be run instead of its source"
+    module = posixpath.basename(folder) if name == "__init__.py" else name.split(".", 1)[0]
+    if module in _STARTS and name.endswith(_MODULE_SUFFIXES):
+        return _AT_EVERY_START
+    return _HOOKS.get(name, "")
 
 
-def shadowed(path: str, tree: Tree, roots: Collection[str]) -> str:
-    """The well-known module that this file would be imported instead of; empty when it hides none.
-
-    Only folders on the import path count: `roots`, and folders of tests that are no packages, which pytest puts there.
-    A module called `types` anywhere else hides nothing.
-    """
-    folder, name = posixpath.split(path)
-    if name == "__init__.py":
-        folder, module = posixpath.split(folder)
-    elif name.endswith(_MODULE_SUFFIXES):
-        module = name.split(".", 1)[0]
-    else:
-        return ""
-    if module.startswith("__") or (module not in _LIBRARIES and module not in sys.stdlib_module_names):
-        return ""
-    return module if folder in roots or _holds_tests(tree.names(folder)) else ""
+def is_path_file(path: str, data: bytes | None) -> bool:
+    """Whether Python runs the lines of a `.pth` file. Weights are called so as well, and are no text."""
+    text = data is not None and b"\0" not in data[:8192] and not data.startswith((b"PK", b"\x80"))
+    return path.casefold().endswith(".pth") and text
 
 
-def _holds_tests(names: Sequence[str]) -> bool:
-    tests = any(name.startswith("test_") or name.endswith("_test.py") or name == "conftest.py" for name in names)
-    return tests and "__init__.py" not in names
+_PIN_FILES = re.compile(r"(?i)(requirements|constraints|environment|pipfile|pyproject|setup\.cfg$)|\.lock$")
+_NAMED = re.compile(r"(?<![\w./-])validator(?![\w./-])")
+_LOCKED = re.compile(r"""(?m)^name = "validator"$|"validator": *\{""")
 
 
-def import_roots(manifest: Manifest | None) -> frozenset[str]:
-    """Folders from which programs import: the top level, `src`, and what the manifest's kernels say."""
-    kernels = manifest.kernels if manifest else ()
-    declared = (posixpath.normpath(kernel.import_root) for kernel in kernels)
-    return frozenset({"", "src", *("" if root == "." else root for root in declared)})
+def pins_of_validator(old: bytes | None, new: bytes | None, path: str) -> bool:
+    """Whether the version of the validator that a file of dependencies asks for differs."""
+    if not _PIN_FILES.search(posixpath.basename(path)):
+        return False
+    return _pins(old) != _pins(new)
+
+
+def _pins(data: bytes | None) -> set[str]:
+    """Lines that ask for the validator, and the whole entry where a lock file spreads it over several."""
+    text = (data or b"").decode("utf-8", "replace")
+    lines = {line.strip() for line in text.splitlines() if _NAMED.search(line) and not line.lstrip().startswith("#")}
+    entries = re.split(r"\n(?=\[)|\n\s*\n|(?<=\}),?\n", text)
+    return lines | {entry.strip() for entry in entries if _LOCKED.search(entry)}
+
+
+_SETUP = frozenset({"entry_points", "py_modules", "package_dir", "cmdclass", "scripts", "data_files"})
+
+
+def setup_keywords(old: bytes | None, new: bytes | None) -> tuple[str, ...]:
+    """Arguments of `setup` that put modules, plugins or commands somewhere, and differ."""
+    before, after = _setup(old), _setup(new)
+    if after is None:
+        return ("it cannot be read",)
+    return tuple(sorted(key for key in after if after[key] != (before or {}).get(key)))
+
+
+def _setup(data: bytes | None) -> dict[str, str] | None:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(data or b"")
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    keywords = (node for node in ast.walk(tree) if isinstance(node, ast.keyword) and node.arg in _SETUP)
+    return {str(node.arg): ast.dump(node.value) for node in keywords}
 
 
 def project_keys(old: bytes | None, new: bytes | None, path: str) -> tuple[tuple[str, ...], int | None]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from validator.text import shorten
 
-__all__ = ["Edit", "compare_tests"]
+__all__ = ["Edit", "compare_tests", "first_line", "imported", "parse"]
 
 _Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
@@ -39,7 +39,7 @@ class Edit:
 
 def compare_tests(old: bytes, new: bytes) -> tuple[Edit, ...] | None:
     """Edits that touch tests of the old text; empty when it only adds. None when either text cannot be parsed."""
-    before, after = _parse(old), _parse(new)
+    before, after = parse(old), parse(new)
     if before is None or after is None:
         return None
     try:
@@ -48,7 +48,8 @@ def compare_tests(old: bytes, new: bytes) -> tuple[Edit, ...] | None:
         return None
 
 
-def _parse(text: bytes) -> ast.Module | None:
+def parse(text: bytes) -> ast.Module | None:
+    """The syntax tree; None when there is none, for whatever reason."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -81,13 +82,14 @@ def _used(tree: ast.Module) -> _Used:
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
                 names.add(name)
             case ast.Import() | ast.ImportFrom():
-                names.update(_imported(node))
+                names.update(imported(node))
             case ast.Attribute(attr=name):
                 attributes.add(name)
     return _Used(frozenset(names), frozenset(attributes))
 
 
-def _imported(node: ast.Import | ast.ImportFrom) -> Iterator[str]:
+def imported(node: ast.Import | ast.ImportFrom) -> Iterator[str]:
+    """Names that an import binds."""
     for alias in node.names:
         yield alias.asname or (alias.name.split(".")[0] if isinstance(node, ast.Import) else alias.name)
 
@@ -129,7 +131,7 @@ def _loose(old: Sequence[ast.stmt], new: Sequence[ast.stmt], prefix: str, used: 
         later = places.get(dump, [])
         found = bisect_left(later, at)
         if found == len(later):
-            yield Edit(f"changed or gone: {prefix}{_first_line(node)}", None)
+            yield Edit(f"changed or gone: {prefix}{first_line(node)}", None)
             continue
         at = later[found] + 1
         kept.add(later[found])
@@ -213,7 +215,7 @@ def _added(node: ast.stmt, prefix: str, used: _Used) -> Iterator[Edit]:
     """Why a new statement may change how the old tests run; nothing when it cannot by its form."""
     reason = _reach(node, used.taken(prefix))
     if reason:
-        yield Edit(f"{prefix}{_first_line(node)} {reason}", node.lineno)
+        yield Edit(f"{prefix}{first_line(node)} {reason}", node.lineno)
 
 
 def _reach(node: ast.stmt, names: frozenset[str]) -> str:
@@ -224,7 +226,7 @@ def _reach(node: ast.stmt, names: frozenset[str]) -> str:
             around = node.name.startswith(_AROUND) or any(map(_automatic, node.decorator_list))
             return "runs around the existing tests" if around else ""
         case ast.Import() | ast.ImportFrom():
-            taken = {"*"} & {a.name for a in node.names} or names & set(_imported(node))
+            taken = {"*"} & {a.name for a in node.names} or names & set(imported(node))
             return "takes a name that the existing tests use" if taken else ""
         case ast.Assign(targets=targets, value=value):
             return _assignment(targets, value, names)
@@ -253,7 +255,8 @@ def _automatic(decorator: ast.expr) -> bool:
     return any(isinstance(node, ast.keyword) and node.arg == "autouse" for node in ast.walk(decorator))
 
 
-def _first_line(node: ast.stmt) -> str:
+def first_line(node: ast.stmt) -> str:
+    """A statement in short: a definition's name, else its first line."""
     if isinstance(node, _Definition):
         return node.name
     return shorten(ast.unparse(node).split("\n", 1)[0], 80)

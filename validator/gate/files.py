@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterator, Sequence
 
-from validator.change.model import ChangeStatus, FileChange, MissingFile, Tree
+from validator.change.model import ChangeStatus, FileChange, FileKind, MissingFile, Tree
 from validator.globs import matches
 from validator.stage import StageContext
 
-__all__ = ["MAX_SOURCE", "after", "before", "deed", "existed", "read_source", "touched"]
+__all__ = ["MAX_SOURCE", "after", "before", "deed", "existed", "means", "read_source", "touched"]
 
 MAX_SOURCE = 1024 * 1024
 """Bytes of a file that is parsed to say *how* it was edited; a larger one is simply edited."""
@@ -21,11 +22,27 @@ _VERBS = {
 }
 
 
+_FOLDERS = (FileKind.SYMLINK, FileKind.SUBMODULE)
+"""What can stand where a folder is expected."""
+
+
 def touched(context: StageContext, globs: Sequence[str], but: Sequence[str] = ()) -> Iterator[FileChange]:
     """Changed files of which any name is meant by `globs` and not by `but`."""
     for file in context.change.files:
-        if any(matches(path, globs) and not matches(path, but) for path in file.paths):
+        if any(means(file, path, globs) and not means(file, path, but) for path in file.paths):
             yield file
+
+
+def means(file: FileChange, path: str, globs: Sequence[str]) -> bool:
+    """Whether the globs mean a changed file under one of its names: also in other letters, which some file systems do
+    not tell apart, and as a link or a submodule in a folder's place."""
+    names = [path, f"{path}/."] if file.kind in _FOLDERS else [path]
+    folded = [_folded(name) for name in names]
+    return any(matches(name, globs) for name in names) or any(matches(n, map(_folded, globs)) for n in folded)
+
+
+def _folded(text: str) -> str:
+    return unicodedata.normalize("NFKC", text).casefold()
 
 
 def existed(context: StageContext, file: FileChange) -> bool:

@@ -73,7 +73,14 @@ class TrustedPaths(_Model):
 
     policies: Globs = ("policies/**",)
     waivers: Globs = ("policies/waivers/**",)
-    tests: Globs = ("**/tests/**", "**/test_*.py", "**/*_test.py")
+    tests: Globs = (
+        "**/tests/**",
+        "**/test_*.py",
+        "**/*_test.py",
+        "**/golden/**",
+        "**/goldens/**",
+        "**/__snapshots__/**",
+    )
     references: Globs = ("**/reference/**", "**/references/**")
     ci: Globs = (
         ".github/**",
@@ -82,7 +89,17 @@ class TrustedPaths(_Model):
         ".gitlab/**",
         ".circleci/**",
         ".ci/**",
-        "Jenkinsfile",
+        "**/Jenkinsfile*",
+        "action.yml",
+        "action.yaml",
+        "azure-pipelines.yml",
+        ".azure-pipelines/**",
+        "bitbucket-pipelines.yml",
+        ".travis.yml",
+        ".drone.yml",
+        ".woodpecker/**",
+        ".woodpecker.yml",
+        "appveyor.yml",
         "**/CODEOWNERS",
         "**/.gitattributes",
         ".pre-commit-config.yaml",

@@ -1,7 +1,8 @@
 """The change edits a reference that it is judged against.
 
 A reference is what the candidate is compared with: files that policy lists (`trusted.references`), files that the
-manifest names, and the modules of each kernel's `reference`, `baseline`, `generator` and `checker`. The base revision's
+manifest names, the modules of each kernel's `reference`, `baseline`, `generator` and `checker`, and stored cases that
+failed once (`differential.corpus`). The base revision's
 copy is what judges; an edited one is refused, because after the merge it would judge every later change.
 
 A reference that the change itself brings is allowed and shown to the reviewer as such: it proves that candidate and
@@ -17,8 +18,7 @@ from collections.abc import Iterator
 
 from validator.change.model import FileChange
 from validator.checks import finding
-from validator.gate.files import deed, existed
-from validator.globs import matches
+from validator.gate.files import deed, existed, means
 from validator.manifest.contract import KernelContract
 from validator.rule import Rule
 from validator.stage import StageContext
@@ -32,8 +32,10 @@ RULE = Rule("gate/reference-edited", "reference edited by the change it judges",
 def touched_references(context: StageContext) -> Iterator[FileChange]:
     """Changed files that are references, by policy or by the manifest."""
     named = _named(context)
+    corpus = context.policy.differential.corpus
+    globs = (*context.policy.trusted.references, *((f"{corpus.rstrip('/')}/**",) if corpus else ()))
     for file in context.change.files:
-        if any(path in named or matches(path, context.policy.trusted.references) for path in file.paths):
+        if any(path in named or means(file, path, globs) for path in file.paths):
             yield file
 
 

@@ -20,6 +20,7 @@ from validator.change.model import ChangeStatus, FileChange
 from validator.checks import finding
 from validator.gate.edits import Edit, compare_tests
 from validator.gate.files import after, before, deed, existed, touched
+from validator.gate.reaching import reaches_others
 from validator.rule import Rule
 from validator.stage import StageContext
 from validator.verdict.model import Finding, Severity
@@ -49,9 +50,13 @@ def check(context: StageContext) -> Iterator[Finding]:
 
 
 def _judge(context: StageContext, file: FileChange) -> tuple[Severity, str, tuple[Edit, ...]]:
-    if not existed(context, file):
-        return Severity.NOTE, f"the change brings a test of its own, {file.path}", ()
     old, new = before(context, file), after(context, file)
+    if not existed(context, file):
+        reaching = reaches_others(new or b"") if file.path.endswith(".py") else ()
+        if reaching:
+            told = f"the change brings {file.path}, which reaches into all other tests: {reaching[0].what}"
+            return Severity.ERROR, told, reaching
+        return Severity.NOTE, f"the change brings a test of its own, {file.path}", ()
     same_kind = file.status is ChangeStatus.MODIFIED and file.old_kind is file.kind
     if not same_kind or old is None or new is None:
         return Severity.ERROR, f"{deed(file)}, an existing test", ()
