@@ -6,7 +6,6 @@ than PTX for the architecture it was built for, and an architecture that no arti
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -23,19 +22,19 @@ __all__ = ["Auditor", "run", "run_with"]
 Auditor = Callable[[Supply, Manifest], Audit]
 """Audits everything that was gathered, under the manifest's contracts and steps."""
 
-_PARALLEL = 4 * 1024 * 1024
-"""Bytes of artifacts from which it pays to start more processes."""
-
 
 def run(context: StageContext) -> StageResult:
     """One obligation a kernel, and one for the artifacts as a whole."""
 
     def auditor(supply: Supply, manifest: Manifest) -> Audit:
-        from validator.ordering.artifacts import audit_artifacts
+        from validator.ordering.cells import cells_of, put_together
 
-        large = sum(len(data) for _, data in supply.blobs) > _PARALLEL
-        jobs = (os.cpu_count() or 1) if large else 1
-        return audit_artifacts(supply.blobs, manifest.kernels, manifest.steps, jobs=jobs, progress=context.progress)
+        cells = list(cells_of(supply.blobs, manifest.kernels, context.workdir, context.work))
+        outcomes = []
+        for outcome in context.work.run(cells, len(cells)):
+            outcomes.append(outcome)
+            context.progress(f"ordering: {len(outcomes)} of {len(cells)} files")
+        return put_together(outcomes, manifest.kernels, manifest.steps)
 
     return run_with(context, auditor)
 
