@@ -122,13 +122,12 @@ def _status(context: StageContext, goal: Goal, found: Sequence[Finding]) -> tupl
 
 def _evidence(context: StageContext, goal: Goal, status: Status) -> Evidence:
     figures = goal.figures(context)
-    rules = "1 rule" if len(goal.checks) == 1 else f"{len(goal.checks)} rules"
-    looked = ", ".join(f"{count:,} {name}" for name, count in figures.items())
+    looked = ", ".join(f"{name}: {count:,}" for name, count in (*figures.items(), ("rules", len(goal.checks))))
     return Evidence(
         id=goal.id,
         kind="change",
         strength=Strength.SOURCE,
-        summary=f"{looked}; {rules}",
+        summary=looked,
         status=status,
         inputs={"change": _digest(context)},
         figures=dict(figures),

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from validator.checks import Goal, settle
 from validator.isolation.paths import shared_files
 from validator.isolation.rules import CONTENT, PATHS
+from validator.isolation.shared_lines import shared_lines
 from validator.stage import StageContext
 from validator.verdict.model import StageResult
 
@@ -27,9 +30,11 @@ def _blocked(context: StageContext) -> str:
     return "" if context.manifest else "no readable manifest says which paths are the change's own"
 
 
+_PATHS = "isolation/paths"
+
 GOALS = (
     Goal(
-        "isolation/paths",
+        _PATHS,
         "Every changed file is the change's own, or one of the few shared files that policy lets it touch.",
         PATHS,
         _figures,
@@ -49,4 +54,7 @@ GOALS = (
 
 def run(context: StageContext) -> StageResult:
     """Obligations `isolation/paths` and `isolation/content`, settled from git objects alone."""
-    return settle(context, GOALS)
+    result = settle(context, GOALS)
+    shown = {"excerpts": shared_lines(context)}
+    evidence = tuple(replace(e, details=shown) if e.id == _PATHS else e for e in result.evidence)
+    return replace(result, evidence=evidence)

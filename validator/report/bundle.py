@@ -83,7 +83,9 @@ def _excerpts(result: CheckResult) -> Iterator[tuple[str, bytes]]:
     """The code around every finding that brought some."""
     for evidence in result.evidence:
         for one in excerpts(evidence):
-            lines = [f"{'>' if n == one.mark else ' '} {line}" for n, line in enumerate(one.text.split("\n"))]
+            lines = [
+                f"{'>' if one.finding and n == one.mark else ' '} {line}" for n, line in enumerate(one.text.split("\n"))
+            ]
             text = "\n".join([f"{one.title or evidence.id}, {one.at}" if one.at else one.title or evidence.id, *lines])
             yield _file("excerpts", one.finding or f"{evidence.id} {one.title}", text)
 

@@ -34,6 +34,9 @@ __all__ = ["render_html"]
 _EXCERPTS = 100
 """Pieces of code that the page shows; the bundle holds all."""
 
+_SHARED = "isolation/paths"
+"""The evidence that brings what changes in files that belong to everybody."""
+
 _CHARTED = 40
 """Kernels whose cases are drawn: pictures of 200 would make a page that no phone opens."""
 
@@ -94,7 +97,8 @@ def render_html(result: CheckResult) -> str:
             obligations=ranked,
             remarks={o.id: standing.remark(result, o) for o in ranked},
             excerpts=_excerpts(result),
-            shown_with_kernels={e.id for k in kernels for e in k.audits},
+            shared=[x for e in result.evidence if e.id == _SHARED for x in story.excerpts(e)][:_EXCERPTS],
+            shown_elsewhere={_SHARED, *(e.id for k in kernels for e in k.audits)},
             measured=[e for e in result.evidence if story.series(e)],
             evidence={o.id: words.evidence_of(result, o.evidence) for o in result.obligations},
             kernels=_kernels(result),
@@ -119,7 +123,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         finalize=_shown,
     )
-    environment.filters |= {"block": _Block, "cut": shorten, "short_id": words.compact}
+    environment.filters |= {"block": _Block, "prose": _prose, "cut": shorten, "short_id": words.compact}
     environment.globals |= {
         "signs": SIGNS,
         "verdicts": VERDICTS,
@@ -132,6 +136,14 @@ def _environment() -> Environment:
         "fixed_dims": _fixed,
     }
     return environment
+
+
+def _prose(text: str) -> Markup:
+    """Text in which backticks come in pairs, as code; every part of it is escaped here."""
+    parts = visible(text).split("`")
+    if len(parts) % 2 == 0:
+        return Markup(html(text))
+    return Markup("".join(f"<code>{html(p)}</code>" if n % 2 else html(p) for n, p in enumerate(parts)))
 
 
 def _shown(value: Any) -> Any:

@@ -11,7 +11,7 @@ __all__ = ["by_subject", "remark", "said", "stands"]
 
 _SUBJECTS = ("ordering", "differential", "run", "build", "isolation", "gate", "scope")
 """Families in the order in which a reviewer asks: the kernels, who is reached by them, who judged."""
-_LEFT_TO_GATES = ("isolation/paths", "isolation/content")
+_LEFT_TO_GATES = "isolation/paths"
 _DECIDED = (Status.REFUTED, Status.UNPROVEN, Status.WAIVED)
 
 
@@ -31,9 +31,9 @@ def said(obligation: Obligation) -> str:
 def remark(result: CheckResult, obligation: Obligation) -> str:
     """What a reader of a proven obligation has to know beside it; empty for most.
 
-    Files that judge a change are no subject of the isolation obligations: the gate refuses every edit of them.
+    Files that judge a change are no subject of `isolation/paths`: the gate refuses every edit of them.
     """
-    if obligation.status is not Status.PROVEN or obligation.id not in _LEFT_TO_GATES:
+    if obligation.status is not Status.PROVEN or obligation.id != _LEFT_TO_GATES:
         return ""
     decided = {o.id: o for o in result.obligations if o.id.startswith("gate/") and o.status in _DECIDED}
     found = result.finding_ids()

@@ -27,7 +27,7 @@ def blast_radius(result: CheckResult) -> Picture | None:
     reach = [f"switch {manifest.switch.name}"] if manifest and manifest.switch else ["no switch declared"]
     reach += [f"entry {e}" for e in manifest.isolation.entry_points] if manifest else []
     columns = (
-        ("existing files edited", [f"{_end(f.path)} +{f.added} −{f.deleted}" for f in existing], "edited"),
+        ("edits", [f"{_end(f.path)} +{f.added} −{f.deleted}" for f in existing], "edited"),
         ("who imports it", [f"{_end(i.path)}:{i.line}" for i in known], "importers" if examined else "unknown"),
         ("reached through", reach, "reach"),
         ("new files", [f"{_end(f.path)} +{f.added}" for f in added], "own"),
