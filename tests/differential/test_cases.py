@@ -19,6 +19,7 @@ from validator.differential.errors import DifferentialError
 from validator.differential.numbers import Source, dtype_of, is_float
 from validator.differential.shapes import Space
 from validator.manifest.contract import DTYPES, KernelContract
+from validator.run.sandbox import Worker
 
 CONTRACT: dict[str, Any] = {
     "match": "k",
@@ -133,20 +134,21 @@ def test_impossible_sizes_are_told() -> None:
 
 @pytest.mark.parametrize("layout", ["contiguous", "strided", "transposed", "sliced", "offset"])
 @pytest.mark.parametrize("shape", [(), (5,), (3, 4), (2, 3, 4), (0, 3), (1, 1)])
-def test_every_layout_holds_the_values_and_guards_the_rest(layout: str, shape: tuple[int, ...]) -> None:
+def test_every_layout_holds_the_values_and_guards_the_rest(layout: str, shape: tuple[int, ...], tmp_path: Path) -> None:
     array = Source(1).bell(shape).astype(np.float32).reshape(shape)
-    placed = place({"x": array}, {"x": layout})
-    view = placed.view("x", placed.arenas)
-    np.testing.assert_array_equal(view, array)
-    assert placed.arenas[0][:GUARD] == bytes([0xA5]) * GUARD
-    touched = bytearray(placed.arenas[0])
-    changed: Any = np.ndarray(view.shape, view.dtype, touched, placed.views["x"][1].offset, view.strides)
-    changed[...] = 7
-    assert placed.disturbed(["x"], (touched,)) == []
-    if array.size:
-        assert placed.disturbed([], (touched,)) != []
-    touched[-1] ^= 1
-    assert placed.disturbed(["x"], (touched,)) == [("x", 1)]
+    with Worker("nothing:run", tmp_path) as worker:
+        placed = place(worker, {"x": array}, {"x": layout})
+        (arena,) = placed.arenas
+        np.testing.assert_array_equal(placed.view("x"), array)
+        assert arena[:GUARD] == bytes([0xA5]) * GUARD
+        assert placed.disturbed({"x": array}, []) == []
+        placed.view("x")[...] = 7
+        assert placed.disturbed({"x": array}, ["x"]) == []
+        if array.size:
+            assert placed.disturbed({"x": array}, []) != []
+        arena[-1] ^= 1
+        assert placed.disturbed({"x": array}, ["x"]) == [("x", 1)]
+        del arena, placed
 
 
 def test_every_type_is_known() -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import struct
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from validator.run.channel import HEADER, Array, Call, Kind, ProtocolError, Result, pack_frame, unpack_header
+from validator.run.pool import Pool, PoolFull
 from validator.run.sandbox import Limits, Outcome, RunError, Worker, write_tree
 
 SOURCE = """
@@ -114,6 +116,14 @@ def environment(x, y, out):
     if names or sys.argv != [""] or "validator" in sys.modules:
         raise ValueError(f"{names} {sys.argv}")
 
+def shrinks(x, y, out):
+    for number in os.listdir("/proc/self/fd") if os.access("/proc/self/fd", os.R_OK) else range(3, 64):
+        try:
+            os.ftruncate(int(number), 0)
+        except OSError:
+            pass
+    raise ValueError("tried")
+
 def imports_validator(x, y, out):
     import validator
 
@@ -142,9 +152,14 @@ def tree(tmp_path: Path) -> Path:
     return folder
 
 
-def a_call() -> Call:
-    views = tuple(Array(1, (2, 3), (12, 4), arena, 0) for arena in range(3))
-    return Call(((0, X.tobytes()), (1, X.tobytes()), (2, bytes(24))), views)
+VIEWS = tuple(Array(1, (2, 3), (12, 4), arena, 0) for arena in range(3))
+
+
+def a_call(w: Worker, first: int = 0) -> Call:
+    """X, X and zeros, in three slots of the worker's memory."""
+    for slot, data in enumerate((X.tobytes(), X.tobytes(), bytes(24)), first):
+        w.lend(slot, 24)[:] = data
+    return Call(tuple(w.arena(slot) for slot in range(first, first + 3)), VIEWS)
 
 
 def worker(tree: Path, function: str, **limits: float) -> Worker:
@@ -154,18 +169,18 @@ def worker(tree: Path, function: str, **limits: float) -> Worker:
 
 def test_an_ordinary_callable_gives_its_result(tree: Path) -> None:
     with worker(tree, "add") as w:
-        reply = w.call(a_call())
+        reply = w.call(a_call(w))
         assert reply.outcome is Outcome.OK
         assert reply.result is not None
-        np.testing.assert_array_equal(np.frombuffer(reply.result.arenas[2], np.float32), (X + X).ravel())
-        many = w.call_many([a_call()] * 5)
+        np.testing.assert_array_equal(np.frombuffer(w.lend(2, 24), np.float32), (X + X).ravel())
+        many = w.call_many([a_call(w, 3 * i) for i in range(5)])
         assert [r.outcome for r in many] == [Outcome.OK] * 5
         assert w.starts == 1
 
 
 def test_what_is_no_array_is_said_so(tree: Path) -> None:
     with worker(tree, "returns") as w:
-        result = w.call(a_call()).result
+        result = w.call(a_call(w)).result
         assert result is not None
         assert [array.form for array in result.returns] == [0, 4]
 
@@ -204,7 +219,7 @@ def test_a_hostile_callable_ends_in_its_outcome(tree: Path, function: str, outco
         if function == "fork" and w.enforced.get("system-calls") != "yes":
             pytest.skip(f"system calls are not confined here: {w.enforced}")
         begun = time.monotonic()
-        reply = w.call(a_call())
+        reply = w.call(a_call(w))
         assert reply.outcome is outcome, reply
         assert time.monotonic() - begun < 30
     assert w._process is None
@@ -214,13 +229,13 @@ def test_a_hostile_callable_ends_in_its_outcome(tree: Path, function: str, outco
 @pytest.mark.parametrize("function", ["deletes_home", "environment", "shadowed"])
 def test_what_does_no_harm_goes_on(tree: Path, function: str) -> None:
     with worker(tree, function) as w:
-        assert [w.call(a_call()).outcome for _ in range(2)] == [Outcome.OK, Outcome.OK]
+        assert [w.call(a_call(w)).outcome for _ in range(2)] == [Outcome.OK, Outcome.OK]
 
 
 def test_the_next_call_starts_a_new_process(tree: Path) -> None:
     with worker(tree, "leave") as w:
-        assert [r.outcome for r in w.call_many([a_call()] * 3)] == [Outcome.MISSING] * 3
-        assert w.call(a_call()).outcome is Outcome.MISSING
+        assert [r.outcome for r in w.call_many([a_call(w)] * 3)] == [Outcome.MISSING] * 3
+        assert w.call(a_call(w)).outcome is Outcome.MISSING
         assert w.starts == 2
 
 
@@ -229,14 +244,14 @@ def test_a_killed_worker_is_noticed(tree: Path) -> None:
         w.start()
         assert w._process is not None
         os.kill(w._process.pid, 9)
-        assert w.call(a_call()).outcome in (Outcome.SIGNAL, Outcome.HANG, Outcome.OK, Outcome.MISSING)
+        assert w.call(a_call(w)).outcome in (Outcome.SIGNAL, Outcome.HANG, Outcome.OK, Outcome.MISSING)
 
 
 def test_the_yardstick_raises_inside_the_candidates_process(tree: Path) -> None:
     (tree / "copy.py_").write_text("")
     (tree / "thin.py").write_text("from hostile import add\n\ndef run(x, y, out):\n    add(x, y, out)\n")
     with Worker("thin:run", tree, Limits(), forbidden=("hostile:add",)) as w:
-        reply = w.call(a_call())
+        reply = w.call(a_call(w))
         assert w.bound == ("hostile:add",)
         assert reply.outcome is Outcome.ERROR
         assert "compared with" in reply.detail
@@ -288,19 +303,19 @@ def test_a_tree_that_is_too_large_is_refused(tmp_path: Path) -> None:
 
 
 def test_frames_survive_a_round_trip() -> None:
-    call = a_call()
+    call = Call(((0, 4096, 24), (7, 8192, 24), (2, 0, 24)), VIEWS, keep=True, room=True)
     parts = pack_frame(Kind.CALL, 7, call.pack())
     data = b"".join(bytes(p) for p in parts)
     assert unpack_header(data[: HEADER.size]) == (Kind.CALL, 7, len(data) - HEADER.size)
-    back = Call.unpack(memoryview(data)[HEADER.size :])
-    assert back.args == call.args
-    assert [bytes(a) for _, a in back.arenas] == [bytes(a) for _, a in call.arenas]
+    assert Call.unpack(memoryview(data)[HEADER.size :]) == call
 
 
-def test_every_truncated_or_altered_result_is_refused_or_well_formed() -> None:
+@pytest.mark.parametrize("in_room", [False, True])
+def test_every_truncated_or_altered_result_is_refused_or_well_formed(in_room: bool) -> None:
     """Deterministic fuzzing of the one reader of a candidate's bytes: nothing but `ProtocolError` may come out."""
-    good = b"".join(bytes(p) for p in Result((b"abcd",), (Array(1, (1,), (4,), 0, 4),), (b"wxyz",)).pack())
-    assert Result.unpack(memoryview(good), (4,)).returns[0].shape == (1,)
+    result = Result((Array(1, (1,), (4,), 0, 4), Array(1, (1,), (4,), 0, 4)), (b"wxyz", b"abcd"), in_room)
+    good, room = b"".join(bytes(p) for p in result.pack()), memoryview(bytes(100))
+    assert Result.unpack(memoryview(good), room).returns[0].shape == (1,)
     rng = np.random.default_rng(0)
     refused = 0
     for _ in range(20_000):
@@ -309,14 +324,49 @@ def test_every_truncated_or_altered_result_is_refused_or_well_formed() -> None:
             if data:
                 data[int(rng.integers(len(data)))] = int(rng.integers(256))
         try:
-            result = Result.unpack(memoryview(bytes(data)), (4,))
+            result = Result.unpack(memoryview(bytes(data)), room)
         except ProtocolError:
             refused += 1
             continue
-        assert len(result.arenas) == 1
         assert len(result.data) == len(result.returns)
+        assert sum(map(len, result.data)) <= len(data) + len(room)
         assert all(size >= 0 for array in result.returns for size in array.shape)
     assert refused > 5_000
+
+
+def test_a_room_that_was_not_given_is_refused() -> None:
+    data = b"".join(bytes(p) for p in Result((Array(1, (1,), (4,)),), (b"wxyz",), True).pack())
+    for room in (None, memoryview(bytes(3))):
+        with pytest.raises(ProtocolError, match="room"):
+            Result.unpack(memoryview(data), room)
+
+
+def test_slots_keep_their_place_and_share_it_when_asked() -> None:
+    pool = Pool(1 << 20)
+    first = pool.lend(0, 5000)
+    first[:3] = b"abc"
+    place = pool.where(0)
+    assert pool.lend(1, 300) is not None
+    assert (pool.lend(0, 5000)[:3], pool.where(0)) == (b"abc", place)
+    pool.lend(2, 5000, over=0)[:3] = b"xyz"
+    assert (bytes(first[:3]), pool.where(2)) == (b"xyz", place)
+    pool.lend(0, 9000)
+    assert pool.where(1)[0] // 4096 not in {at // 4096 for at in range(*(pool.where(0)[0], sum(pool.where(0))))}
+    assert pool.lend(2, 5000)[:1] is not None  # on its own again: nobody else's memory
+    spans = sorted(pool.where(slot) for slot in range(3))
+    assert all(a + n <= b // 4096 * 4096 for (a, n), (b, _) in pairwise(spans))
+    with pytest.raises(PoolFull):
+        pool.lend(3, 1 << 20)
+    for slot in range(3):
+        pool.empty(slot)
+    pool.close()
+
+
+def test_nobody_can_shrink_the_shared_memory(tree: Path) -> None:
+    with worker(tree, "shrinks") as w:
+        reply = w.call(a_call(w))
+        assert reply.outcome is Outcome.ERROR
+        assert bytes(w.lend(0, 24)) == X.tobytes()
 
 
 def test_a_header_that_is_none_is_refused() -> None:

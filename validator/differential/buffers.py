@@ -8,7 +8,7 @@ was never written cannot be the same twice.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -18,8 +18,9 @@ import numpy as np
 from validator.differential.numbers import Array, is_float, largest
 from validator.run.channel import DTYPE_NAMES, Call
 from validator.run.channel import Array as Descriptor
+from validator.run.sandbox import Worker
 
-__all__ = ["GUARD", "PATTERNS", "Placed", "place", "poisoned"]
+__all__ = ["GUARD", "PATTERNS", "Placed", "Written", "place", "poisoned"]
 
 GUARD = 256
 """Bytes of each guard zone: keeps 256-byte alignment, wider than any vector access."""
@@ -30,46 +31,107 @@ _PAD = 3
 
 
 @dataclass(frozen=True, slots=True)
+class Written:
+    """An array that is made where it will lie, so that it is nowhere twice."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    write: Callable[[Array], None]
+    """Fills an array of this shape and type."""
+
+
+@dataclass(frozen=True, slots=True)
 class Placed:
     """One call's arguments in memory."""
 
-    arenas: tuple[bytearray, ...]
+    worker: Worker
+    first_slot: int
+    pattern: int
+    """What stands in guard zones and gaps."""
+    arenas: tuple[memoryview, ...]
+    """As the worker sees them."""
     views: dict[str, tuple[int, Descriptor]]
     """Array argument → its arena and where in it."""
     args: tuple[Descriptor, ...]
+    room: memoryview | None = None
+    """Where results that are returned go."""
 
     @property
-    def lengths(self) -> tuple[int, ...]:
-        return tuple(len(a) for a in self.arenas)
+    def size(self) -> int:
+        """Bytes."""
+        return sum(map(len, self.arenas))
 
-    def call(self, first_slot: int, *, keep: bool = False, more: Iterable[int] = ()) -> Call:
-        """The call, with its arenas in consecutive slots. `more`: numbers after the arguments."""
-        args = (*self.args, *(_scalar(number) for number in more))
-        return Call(tuple((first_slot + i, a) for i, a in enumerate(self.arenas)), args, keep)
+    def call(self, *, keep: bool = False, more: Iterable[int] = ()) -> Call:
+        """The call. `more`: numbers after the arguments."""
+        count = len(self.arenas) + (self.room is not None)
+        arenas = tuple(self.worker.arena(self.first_slot + i) for i in range(count))
+        return Call(arenas, (*self.args, *(_scalar(number) for number in more)), keep, self.room is not None)
 
-    def view(self, name: str, arenas: tuple[Any, ...]) -> Array:
-        """An argument's elements in these arenas (those sent, or those that came back)."""
+    def view(self, name: str) -> Array:
+        """An argument's elements as they are now."""
         arena, array = self.views[name]
-        return np.ndarray(array.shape, _dtype(array.dtype), arenas[arena], array.offset, array.strides)
+        return _view(self.arenas[arena], array)
 
-    def disturbed(self, written: Iterable[str], after: tuple[Any, ...]) -> list[tuple[str, int]]:
-        """(argument, bytes that changed) outside the elements that may change: guard zones, gaps and whole inputs."""
-        allowed = set(written)
-        changed = []
-        for index, before in enumerate(self.arenas):
-            names = [n for n, (arena, _) in self.views.items() if arena == index]
-            expected = bytearray(before)
-            now = np.frombuffer(after[index], np.uint8)
-            if allowed.intersection(names):
-                came = tuple(after)
-                sent = tuple(expected if i == index else a for i, a in enumerate(self.arenas))
-                for name in allowed.intersection(names):
-                    # As bytes: an assignment of floats need not keep a NaN's bits.
-                    _bytes_of(self.view(name, sent))[...] = _bytes_of(self.view(name, came))
-            difference = int(np.count_nonzero(now != np.frombuffer(expected, np.uint8)))
-            if difference:
-                changed.append((names[0], difference))
+    def empty(self) -> None:
+        """The contents are not needed any more."""
+        self.worker.empty(range(self.first_slot, self.first_slot + len(self.arenas) + (self.room is not None)))
+
+    def disturbed(self, inputs: Mapping[str, Any], written: Iterable[str]) -> list[tuple[str, int]]:
+        """(argument, bytes that changed) outside the elements that may change: guard zones, gaps and whole inputs.
+
+        `inputs`: what was placed; `written`: arguments whose elements may change.
+        """
+        allowed, changed = set(written), []
+        for index, arena in enumerate(self.arenas):
+            names = [n for n, (at, _) in self.views.items() if at == index]
+            source = None if allowed.intersection(names) else inputs[names[0]]
+            count = _changed(arena, self.views[names[0]][1], source, self.pattern)
+            if count:
+                changed.append((names[0], count))
         return changed
+
+
+def _changed(memory: memoryview, array: Descriptor, source: Array | None, pattern: int) -> int:
+    """Bytes of an arena that are not as they were put there; with no `source` its elements may be anything."""
+    arena, size = np.frombuffer(memory, np.uint8), _dtype(array.dtype).itemsize
+    count = int(np.prod(array.shape, dtype=np.int64)) * size
+    if array.strides == _layout(array.shape, size, "contiguous")[0]:
+        around = (arena[: array.offset], arena[array.offset + count :])
+        wrong = sum(int(np.count_nonzero(part != pattern)) for part in around)
+        if source is None or not count:
+            return wrong
+        return wrong + _differing(arena[array.offset : array.offset + count], _flat_bytes(source))
+    expected: Any = np.full(arena.shape, pattern, np.uint8)
+    _bytes_of(_view(memoryview(expected), array))[...] = _bytes_of(_view(memory, array) if source is None else source)
+    return _differing(arena, expected)
+
+
+_CHUNK = 1 << 20
+"""Bytes that are compared at a time."""
+
+
+def _differing(now: Array, before: Array) -> int:
+    """Bytes that differ. `before` may be one byte pattern repeated."""
+    wrong = 0
+    for start in range(0, len(now), _CHUNK):
+        a, b = now[start : start + _CHUNK], before[start : start + _CHUNK]
+        if not np.array_equal(*_in_words(a, b)):
+            wrong += int(np.count_nonzero(a != b))
+    return wrong
+
+
+def _in_words(a: Array, b: Array) -> tuple[Array, Array]:
+    """The same bytes eight at a time, where they are so many."""
+    whole = not len(a) % 8 and not a.ctypes.data % 8 and not b.ctypes.data % 8
+    return (a.view(np.uint64), b.view(np.uint64)) if whole else (a, b)
+
+
+def _flat_bytes(source: Array) -> Array:
+    return _bytes_of(np.ascontiguousarray(source)).reshape(-1).view(np.uint8)
+
+
+def _view(arena: memoryview, array: Descriptor) -> Array:
+    return np.ndarray(array.shape, _dtype(array.dtype), arena, array.offset, array.strides)
 
 
 _DTYPES: list[np.dtype[Any]] = []
@@ -125,23 +187,28 @@ def _scalar(value: Any) -> Descriptor:
 
 
 def place(
+    worker: Worker,
     inputs: Mapping[str, Any],
-    layouts: Mapping[str, str] | None = None,
-    aliases: Mapping[str, str] | None = None,
+    layouts: Mapping[str, str] = MappingProxyType({}),
+    aliases: Mapping[str, str] = MappingProxyType({}),
+    *,
+    first_slot: int = 0,
+    over: int | None = None,
     pattern: int = PATTERNS[0],
     steps: Mapping[str, tuple[str, int]] = MappingProxyType({}),
+    room: int = 0,
 ) -> Placed:
-    """Lay out the arguments.
+    """Lay out the arguments in a worker's memory, in consecutive slots.
 
+    `over`: first of as many slots whose contents are replaced, at other addresses.
     `aliases`: argument → argument whose memory it shares; `steps`: number → (array, axis), the elements between two
-    positions there, whatever the number was.
+    positions there, whatever the number was; `room`: bytes of what will be returned.
     """
-    layouts, aliases = layouts or {}, aliases or {}
-    arenas: list[bytearray] = []
+    arenas: list[memoryview] = []
     views: dict[str, tuple[int, Descriptor]] = {}
     args = []
     for name, value in inputs.items():
-        if not isinstance(value, np.ndarray):
+        if not isinstance(value, np.ndarray | Written):
             args.append(_scalar(value))
             continue
         if name in aliases:
@@ -149,10 +216,10 @@ def place(
             args.append(views[name][1])
             continue
         strides, offset, span = _layout(value.shape, value.dtype.itemsize, layouts.get(name, "contiguous"))
-        arena = bytearray([pattern]) * (GUARD + span + GUARD)
+        below = None if over is None else over + len(arenas)
+        arena = worker.lend(first_slot + len(arenas), GUARD + span + GUARD, below)
         array = Descriptor(code_of(value.dtype), value.shape, strides, len(arenas), GUARD + offset)
-        target: Array = np.ndarray(value.shape, value.dtype, arena, GUARD + offset, strides)
-        _bytes_of(target)[...] = _bytes_of(value)
+        _fill(arena, array, value, pattern)
         views[name] = (len(arenas), array)
         arenas.append(arena)
         args.append(array)
@@ -161,18 +228,37 @@ def place(
             owner, axis = steps[name]
             seen = views[owner][1]
             args[at] = _scalar(seen.strides[axis] // _dtype(seen.dtype).itemsize)
-    return Placed(tuple(arenas), views, tuple(args))
+    returned = worker.lend(first_slot + len(arenas), room) if room else None
+    return Placed(worker, first_slot, pattern, tuple(arenas), views, tuple(args), returned)
+
+
+def _fill(arena: memoryview, array: Descriptor, value: Array | Written, pattern: int) -> None:
+    """The pattern around the elements and between them, and the elements."""
+    raw, target = np.frombuffer(arena, np.uint8), _view(arena, array)
+    if array.strides == _layout(array.shape, value.dtype.itemsize, "contiguous")[0]:
+        raw[: array.offset] = raw[array.offset + target.nbytes :] = pattern
+    else:
+        raw[...] = pattern
+    if isinstance(value, Written):
+        value.write(target)
+    else:
+        _bytes_of(target)[...] = _bytes_of(value)
 
 
 def poisoned(array: Array, which: int) -> Array:
     """What an output or a workspace holds before the call: NaN first, then something huge (integers: two patterns)."""
-    if is_float(array.dtype):
-        bits: Array = np.full(array.shape, np.nan if which == 0 else largest(array.dtype) / 4).astype(array.dtype)
-        if which == 0 and not np.all(np.isnan(bits.astype(np.float64))):  # a type without NaN
-            bits = np.full(array.shape, -largest(array.dtype)).astype(array.dtype)
-        return bits
-    if array.dtype.kind == "b":
-        return np.full(array.shape, which == 0)
-    if array.dtype.kind == "V":
-        return np.full(array.shape, (5, 2)[which]).astype(array.dtype)
-    return np.full(array.nbytes, (0x41, 0xBE)[which], np.uint8).view(array.dtype).reshape(array.shape)
+    return np.broadcast_to(_poison(array.dtype, which), array.shape)
+
+
+def _poison(dtype: np.dtype[Any], which: int) -> Array:
+    """One element."""
+    if is_float(dtype):
+        value: Array = np.full((), np.nan if which == 0 else largest(dtype) / 4).astype(dtype)
+        if which == 0 and not np.isnan(value.astype(np.float64)):  # a type without NaN
+            value = np.full((), -largest(dtype)).astype(dtype)
+        return value
+    if dtype.kind == "b":
+        return np.full((), which == 0)
+    if dtype.kind == "V":
+        return np.full((), (5, 2)[which]).astype(dtype)
+    return np.full(dtype.itemsize, (0x41, 0xBE)[which], np.uint8).view(dtype).reshape(())

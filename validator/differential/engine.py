@@ -29,6 +29,8 @@ __all__ = ["Keep", "is_news", "planned_cases", "run_case", "run_cases", "run_ker
 
 _SHRUNK = 3
 """Failures that are shrunk; more of the same tell no more."""
+_SECOND = 500
+"""Slots of calls with other buffers than the first one's."""
 _TRIES = 60
 """Runs spent on shrinking one failure."""
 
@@ -181,7 +183,8 @@ def refuses_nothing_done(runner: Runner, case: Case) -> bool:
 def _hopeless(result: KernelResult) -> bool:
     """The first eight cases all ended without a result: the rest would too, each perhaps after its deadline."""
     return len(result.results) >= 8 and all(
-        r.unusable or (r.faults and all(f.kind is FaultKind.WORKER for f in r.faults)) for r in result.results
+        r.unusable.startswith("not run here") or (r.faults and all(f.kind is FaultKind.WORKER for f in r.faults))
+        for r in result.results
     )
 
 
@@ -219,7 +222,7 @@ def _twice(
     first: Played = runner.play(case, inputs, expected, slot=0, which=0)
     if first.outputs is None:
         return list(first.faults), None
-    second = runner.play(case, inputs, expected, slot=len(inputs), which=1)
+    second = runner.play(case, inputs, expected, slot=_SECOND, over=0, which=1)
     faults = first.faults or second.faults
     dirty = []
     if second.outputs is not None and not any(f.kind is FaultKind.METADATA for f in faults):
@@ -254,7 +257,7 @@ def _by_contents(
         return dirty
     moving: set[str] = set()
     for which, before in enumerate(both):
-        again = runner.play(case, inputs, expected, slot=which * len(inputs), which=which)
+        again = runner.play(case, inputs, expected, slot=which * _SECOND, over=0 if which else None, which=which)
         if again.outputs is not None:
             moving |= {n for n, _ in differing(runner.contract, expected, before, again.outputs, always=True)}
     spread = runner.contract.deterministic == "spread"

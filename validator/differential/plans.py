@@ -146,7 +146,7 @@ def _recheck(runner: Runner, case: Case, inputs: Inputs, expected: Expectation, 
     other = replace(case, seed=derived(case.seed, "later"))
     later = runner.build(other)
     faults = list(runner.play(other, later, runner.expect(other, later)).faults)
-    reply = runner.candidate.recall(kept.nonce, kept.placed.lengths)
+    reply = runner.candidate.recall(kept.nonce, kept.placed.room)
     if reply.result is None:
         return [*faults, Fault(FaultKind.WORKER, "", f"earlier results cannot be looked at: {reply.outcome}")]
     now, wrong = runner.collected(case, kept.placed, reply.result)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from validator.differential.buffers import PATTERNS, Placed, code_of, place, poisoned
-from validator.differential.cases import Case, Inputs, build, float_arguments, is_written, judged_arguments
+from validator.differential.cases import Case, Inputs, build, fill_of, float_arguments, is_written, judged_arguments
 from validator.differential.device import Candidate, Device, NotRunHere, launch_of
 from validator.differential.errors import DifferentialError
 from validator.differential.faults import Fault, FaultKind
@@ -21,8 +21,8 @@ from validator.differential.judge import Expected, Spread, accepts, judge
 from validator.differential.numbers import Array, Source, derived, eps_of, is_float
 from validator.differential.shapes import shape_of
 from validator.manifest.contract import KernelContract, Role
+from validator.run.channel import ALIGNED, Buffer, Result
 from validator.run.channel import Array as Descriptor
-from validator.run.channel import Result
 from validator.run.sandbox import Outcome, Reply, Worker
 
 __all__ = ["Outputs", "Played", "ReferenceFailed", "Runner"]
@@ -91,13 +91,22 @@ class Runner:
         told = {n: str(v.stride).rpartition(".") for n, (_, v) in self.contract.values.items() if v.stride is not None}
         return {name: (array, int(axis)) for name, (array, _, axis) in told.items()}
 
+    def _room(self, case: Case, contract: KernelContract, widest: int = 0) -> int:
+        """Bytes for what is returned. `widest`: of an element, where it may be wider than the contract says."""
+        total = 0
+        for name in contract.returns:
+            fill = fill_of(contract, case, name)
+            length = math.prod(fill.shape) * max(fill.dtype.itemsize, widest)
+            total += -(-length // ALIGNED) * ALIGNED
+        return total
+
     def aliases(self, case: Case) -> dict[str, str]:
         """Argument → argument whose memory it shares in this case."""
         return {n: str(getattr(self.contract.values[n][1], "alias_of", "")) for n in case.aliased}
 
     def expect(self, case: Case, inputs: Inputs) -> dict[str, Expected]:
         """What is right for these inputs. Raises `ReferenceFailed`."""
-        ((native, old_native),) = self._trusted(self.baseline, [inputs], self.aliases(case), 1)
+        ((native, old_native),) = self._trusted(self.baseline, [inputs], case, 1)
         if self.wide:
             try:
                 return self._expected(case, _widened(inputs), native, old_native)
@@ -108,7 +117,7 @@ class Runner:
     def _expected(self, case: Case, inputs: Inputs, native: Outputs, old_native: Outputs) -> dict[str, Expected]:
         """The reference on these inputs and on some that lie a rounding error beside them."""
         moved = (self._moved(inputs, case, index) for index in range(_probes(inputs)))
-        results = self._trusted(self.reference, chain([inputs], moved), self.aliases(case), 0 if self.wide else 1)
+        results = self._trusted(self.reference, chain([inputs], moved), case, 0 if self.wide else 1)
         exact, old_exact = next(results)
         wide = {name: exact[name].astype(np.float64, copy=False) for name in native}
         spreads = {name: Spread(wide[name], array) for name, array in native.items()}
@@ -129,7 +138,7 @@ class Runner:
         Shorter than asked for when its process ended: the last one is what ended it.
         """
         found: list[Outputs | None] = []
-        for placed, _, reply in self._asked(self.baseline, several, self.aliases(case), 1):
+        for placed, _, reply in self._asked(self.baseline, several, case, 1):
             try:
                 found.append(self._results(self.baseline, placed, reply))
             except ReferenceFailed:
@@ -145,16 +154,31 @@ class Runner:
         expected: Mapping[str, Expected],
         *,
         slot: int = 0,
+        over: int | None = None,
         which: int = 0,
         keep: bool = False,
     ) -> Played:
-        """Call the candidate once and judge all of it. `which`: first or second poison and guard pattern."""
+        """Call the candidate once and judge all of it.
+
+        `slot`: first of the buffers; `over`: of those whose contents these may replace, at other addresses; `which`:
+        first or second poison and guard pattern.
+        """
         prepared, _ = self._prepared(self.contract, inputs, which)
-        placed = place(prepared, dict(case.layouts), self.aliases(case), PATTERNS[which], self._steps)
+        placed = place(
+            self.candidate,
+            prepared,
+            dict(case.layouts),
+            self.aliases(case),
+            first_slot=slot,
+            over=over,
+            pattern=PATTERNS[which],
+            steps=self._steps,
+            room=self._room(case, self.contract),
+        )
         nonce = secrets.randbits(63)
         self.calls += 1
         launch = launch_of(self.contract, dict(case.dims)) if self.chosen.compiled else ()
-        reply = self.candidate.call(placed.call(slot, keep=keep, more=launch), nonce)
+        reply = self.candidate.call(placed.call(keep=keep, more=launch), nonce)
         if reply.outcome is Outcome.ABSENT:
             raise NotRunHere(reply.detail.partition(": ")[2][:1000])
         if reply.outcome is Outcome.HANG and self.chosen.device is Device.PTX:
@@ -162,7 +186,7 @@ class Runner:
         if reply.result is None:
             return Played((_no_result(reply),), None, nonce, placed)
         outputs, faults = self.collected(case, placed, reply.result)
-        faults += self._disturbed(placed, reply.result)
+        faults += self._disturbed(placed, prepared)
         if not any(f.kind is FaultKind.METADATA for f in faults):
             faults += self.judged(inputs, expected, outputs)
         return Played(tuple(faults), outputs, nonce, placed)
@@ -181,8 +205,8 @@ class Runner:
             return []
         # Outputs that only the result fills say nothing beforehand; the checker gets the inputs and the results.
         given = {n: inputs[n] for n, (role, _) in self.stock.values.items() if role not in _FILLED}
-        placed = place({**given, **{f"result {n}": outputs[n] for n in expected}})
-        reply = self.checker.call(placed.call(0))
+        placed = place(self.checker, {**given, **{f"result {n}": outputs[n] for n in expected}})
+        reply = self.checker.call(placed.call())
         if reply.outcome is Outcome.ERROR:
             return [Fault(FaultKind.VALUE, "", f"{self.checker.target}: {reply.detail[:400]}")]
         if reply.result is None:
@@ -199,7 +223,7 @@ class Runner:
         if self.generator is None:
             return inputs
         numbers = {"seed": case.seed % (1 << 62), **dict(case.dims)}
-        reply = self.generator.call(place(numbers).call(0))
+        reply = self.generator.call(place(self.generator, numbers).call())
         filled = [
             n for n, (r, _) in self.stock.values.items() if isinstance(inputs[n], np.ndarray) and r not in _FILLED
         ]
@@ -217,7 +241,7 @@ class Runner:
     def collected(self, case: Case, placed: Placed, result: Result) -> tuple[Outputs, list[Fault]]:
         """The outputs, copied out of what came back, and what is wrong with their form."""
         outputs = {
-            name: placed.view(name, result.arenas).copy()
+            name: placed.view(name).copy()
             for name in judged_arguments(self.contract)
             if name not in self.contract.returns
         }
@@ -230,7 +254,7 @@ class Runner:
             return outputs, [Fault(FaultKind.METADATA, "", text)]
         faults = []
         for name, (array, data) in zip(declared, returned, strict=True):
-            value, wrong = self._returned(case, name, array, bytes(data), placed)
+            value, wrong = self._returned(case, name, array, data, placed)
             if wrong:
                 faults.append(Fault(FaultKind.METADATA, name, f"{name} {wrong}"))
             elif value is not None:
@@ -238,7 +262,7 @@ class Runner:
         return outputs, faults
 
     def _returned(
-        self, case: Case, name: str, array: Descriptor, data: bytes, placed: Placed
+        self, case: Case, name: str, array: Descriptor, data: Buffer, placed: Placed
     ) -> tuple[Array | None, str]:
         """A returned value, or what is wrong with it. Its shape is only a claim until it is compared."""
         values = self.contract.values[name][1]
@@ -261,10 +285,10 @@ class Runner:
                 return None, f"has strides {list(array.strides)}, contiguous are {list(contiguous)}"
         return np.frombuffer(data, dtype).reshape(array.shape).copy(), ""
 
-    def _disturbed(self, placed: Placed, result: Result) -> list[Fault]:
+    def _disturbed(self, placed: Placed, prepared: Inputs) -> list[Fault]:
         written = {n for n, (role, values) in self.contract.values.items() if is_written(role, values)}
         faults = []
-        for name, count in placed.disturbed(written, result.arenas):
+        for name, count in placed.disturbed(prepared, written):
             if name in written:
                 text = f"{count} bytes beside {name} were written (guard zone or gap between rows)"
                 faults.append(Fault(FaultKind.GUARD, name, text, {"bytes": count}))
@@ -285,22 +309,25 @@ class Runner:
         return {**passed, **poison}, poison
 
     def _trusted(
-        self, worker: Worker, several: Iterable[Inputs], aliases: dict[str, str], which: int
+        self, worker: Worker, several: Iterable[Inputs], case: Case, which: int
     ) -> Iterator[tuple[Outputs, Outputs]]:
         """For each: (results, what the outputs held before). Raises `ReferenceFailed`."""
-        for placed, poison, reply in self._asked(worker, several, aliases, which):
+        for placed, poison, reply in self._asked(worker, several, case, which):
             results = self._results(worker, placed, reply)
             yield results, {n: v for n, v in poison.items() if n in results}
 
     def _asked(
-        self, worker: Worker, several: Iterable[Inputs], aliases: dict[str, str], which: int
+        self, worker: Worker, several: Iterable[Inputs], case: Case, which: int
     ) -> Iterator[tuple[Placed, Outputs, Reply]]:
-        """For each: where it lay, what the outputs held before, what came back; small ones in one exchange."""
+        """For each: where it lies, what the outputs held before, what came back; small ones in one exchange."""
+        aliases, room = self.aliases(case), self._room(case, self.stock, widest=8)
         waiting: list[tuple[Placed, Outputs]] = []
         for inputs in several:
             passed, poison = self._prepared(self.stock, inputs, which)
-            waiting.append((place(passed, None, aliases), poison))
-            if sum(sum(placed.lengths) for placed, _ in waiting) > _AT_ONCE:
+            slot = sum(len(placed.arenas) + 1 for placed, _ in waiting)
+            placed = place(worker, passed, {}, aliases, first_slot=slot, room=room)
+            waiting.append((placed, poison))
+            if sum(placed.size for placed, _ in waiting) > _AT_ONCE:
                 yield from self._exchanged(worker, waiting)
                 waiting = []
         yield from self._exchanged(worker, waiting)
@@ -309,9 +336,10 @@ class Runner:
         self, worker: Worker, waiting: list[tuple[Placed, Outputs]]
     ) -> Iterator[tuple[Placed, Outputs, Reply]]:
         if waiting:
-            replies = worker.call_many([placed.call(0) for placed, _ in waiting])
+            replies = worker.call_many([placed.call() for placed, _ in waiting])
             for (placed, poison), reply in zip(waiting, replies, strict=True):
                 yield placed, poison, reply
+                placed.empty()
 
     def _results(self, worker: Worker, placed: Placed, reply: Reply) -> Outputs:
         """A trusted function's outputs; what it returns is taken as it is."""
@@ -323,7 +351,7 @@ class Runner:
                 f"{worker.target} does not return the {len(declared)} numpy arrays that the contract declares"
             )
         names = (n for n in judged_arguments(self.stock) if n not in declared)
-        outputs = {n: placed.view(n, reply.result.arenas).copy() for n in names}
+        outputs = {n: placed.view(n).copy() for n in names}
         for name, array, data in zip(declared, returned, reply.result.data, strict=bool(declared)):
             outputs[name] = np.frombuffer(data, _DTYPES[array.dtype]).reshape(array.shape).copy()
         return outputs

@@ -1,4 +1,4 @@
-"""The channel between the gate and a worker: fixed binary frames around raw buffers.
+"""The channel between the gate and a worker: fixed binary frames; the buffers lie in memory that both share (`pool`).
 
 A frame is a header (magic, type, flags, nonce, payload length) and a payload whose every part has a declared length
 that is checked against what is there. Nothing is unpickled, evaluated or formatted; text is only ever an error message.
@@ -11,7 +11,7 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 __all__ = [
     "DTYPE_NAMES",
@@ -25,6 +25,7 @@ __all__ = [
     "ProtocolError",
     "Result",
     "coalesced",
+    "in_room_at",
     "pack_frame",
     "unpack_header",
 ]
@@ -36,6 +37,8 @@ MAX_AXES = 8
 SMALL = 1 << 16
 """Bytes up to which copying a part is cheaper than writing it by itself."""
 Buffer: TypeAlias = bytes | bytearray | memoryview
+ALIGNED = 64
+"""Bytes that results in a room are aligned to."""
 MAX_PARTS = 4096
 """Arguments, arenas or results in one frame."""
 
@@ -45,8 +48,11 @@ DTYPE_NAMES = (
 )  # fmt: skip
 """Element types by code. Append only."""
 
+_KEEP, _ROOM = 1 << 31, 1 << 30
+"""Flags beside the number of descriptors."""
 _COUNTS = struct.Struct("<II")
-_ARENA = struct.Struct("<IQ")
+_ARENA = struct.Struct("<IQQ")
+_LENGTH = struct.Struct("<Q")
 _ARRAY = struct.Struct(f"<BBBBIQ{MAX_AXES}q{MAX_AXES}q8s")
 
 
@@ -125,74 +131,98 @@ class Array:
 class Call:
     """One call: arenas by slot (a slot that the worker has seen keeps its address), arguments as views into them."""
 
-    arenas: tuple[tuple[int, Buffer], ...]
-    """(slot, bytes)."""
+    arenas: tuple[tuple[int, int, int], ...]
+    """(slot, where it begins in the memory that both sides share, length), bytes."""
     args: tuple[Array, ...]
     keep: bool = False
     """The worker keeps this call's buffers for a later `RECALL`."""
+    room: bool = False
+    """The last arena is no argument's: what is returned goes there if it fits."""
 
     def pack(self) -> list[Buffer]:
-        head = [_COUNTS.pack(len(self.arenas), len(self.args) | (int(self.keep) << 31))]
-        head += [_ARENA.pack(slot, len(data)) for slot, data in self.arenas]
+        flags = self.keep * _KEEP | self.room * _ROOM
+        head = [_COUNTS.pack(len(self.arenas), len(self.args) | flags)]
+        head += [_ARENA.pack(*arena) for arena in self.arenas]
         head += [arg.pack() for arg in self.args]
-        return [b"".join(head), *(data for _, data in self.arenas)]
+        return [b"".join(head)]
 
     @classmethod
     def unpack(cls, payload: memoryview) -> Call:
-        arenas, args, at, keep = _unpack_parts(payload)
-        slots = tuple((slot, payload[at_ : at_ + length]) for slot, length, at_ in _placed(arenas, at, len(payload)))
-        return cls(slots, args, keep)
+        arenas, args, at, flags = _unpack_parts(payload, _ARENA)
+        if at != len(payload):
+            raise ProtocolError(f"call of {len(payload)} bytes declares {at}")
+        return cls(tuple((slot, offset, length) for slot, offset, length in arenas), args, *_flagged(flags))
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What came back: every arena as it is after the call, then what was returned."""
+    """What was returned. Arenas are where they were: in the memory that both sides share."""
 
-    arenas: tuple[Buffer, ...]
     returns: tuple[Array, ...]
     data: tuple[Buffer, ...]
     """Bytes of `returns`, C order, one entry each."""
+    in_room: bool = False
+    """The data lies in the call's room, each entry at a multiple of `ALIGNED`, and not in the frame."""
 
     def pack(self) -> list[Buffer]:
-        head = [_COUNTS.pack(len(self.arenas) + len(self.data), len(self.returns))]
-        head += [_ARENA.pack(0, len(part)) for part in (*self.arenas, *self.data)]
+        head = [_COUNTS.pack(len(self.data), len(self.returns) | self.in_room * _ROOM)]
+        head += [_LENGTH.pack(len(part)) for part in self.data]
         head += [array.pack() for array in self.returns]
-        return [b"".join(head), *self.arenas, *self.data]
+        return [b"".join(head), *(() if self.in_room else self.data)]
 
     @classmethod
-    def unpack(cls, payload: memoryview, arenas: tuple[int, ...]) -> Result:
-        """Raises `ProtocolError` unless it holds arenas of exactly these lengths and data for every returned value."""
-        lengths, returns, at, _ = _unpack_parts(payload)
-        if tuple(length for _, length in lengths[: len(arenas)]) != arenas:
-            raise ProtocolError("result with other buffers than were sent")
-        if len(lengths) != len(arenas) + len(returns):
+    def unpack(cls, payload: memoryview, room: memoryview | None = None) -> Result:
+        """Raises `ProtocolError` unless there is data for every returned value, in the frame or in the room."""
+        lengths, returns, at, flags = _unpack_parts(payload, _LENGTH)
+        _, in_room = _flagged(flags)
+        if len(lengths) != len(returns):
             raise ProtocolError("result with other parts than it declares")
-        parts = [payload[at_ : at_ + length] for _, length, at_ in _placed(lengths, at, len(payload))]
-        return cls(tuple(parts[: len(arenas)]), returns, tuple(parts[len(arenas) :]))
+        if not in_room:
+            places = _in_turn([length for (length,) in lengths], at, len(payload))
+            return cls(returns, tuple(payload[start:end] for start, end in places))
+        places = in_room_at([length for (length,) in lengths])
+        if room is None or at != len(payload) or any(end > len(room) for _, end in places):
+            raise ProtocolError("result outside of the room that was given")
+        return cls(returns, tuple(room[start:end] for start, end in places), True)
 
 
-def _unpack_parts(payload: memoryview) -> tuple[list[tuple[int, int]], tuple[Array, ...], int, bool]:
-    """(arena table, descriptors, where data starts, keep flag)."""
+def in_room_at(lengths: Sequence[int]) -> list[tuple[int, int]]:
+    """(start, end) in the room of results of these lengths."""
+    places, at = [], 0
+    for length in lengths:
+        places.append((at, at + length))
+        at += -(-length // ALIGNED) * ALIGNED
+    return places
+
+
+def _flagged(flags: int) -> tuple[bool, bool]:
+    """(keep, room)."""
+    return bool(flags & _KEEP), bool(flags & _ROOM)
+
+
+def _unpack_parts(payload: memoryview, entry: struct.Struct) -> tuple[list[Any], tuple[Array, ...], int, int]:
+    """(table of entries, descriptors, where data starts, flags)."""
     if len(payload) < _COUNTS.size:
         raise ProtocolError("frame shorter than its counts")
-    n_arenas, n_args = _COUNTS.unpack_from(payload)
-    keep, n_args = bool(n_args >> 31), n_args & 0x7FFFFFFF
-    at = _COUNTS.size + n_arenas * _ARENA.size
+    n_parts, n_args = _COUNTS.unpack_from(payload)
+    flags, n_args = n_args & (_KEEP | _ROOM), n_args & ~(_KEEP | _ROOM)
+    at = _COUNTS.size + n_parts * entry.size
     end = at + n_args * _ARRAY.size
-    if max(n_arenas, n_args) > MAX_PARTS or end > len(payload):
+    if max(n_parts, n_args) > MAX_PARTS or end > len(payload):
         raise ProtocolError("frame shorter than its tables")
-    arenas = [_ARENA.unpack_from(payload, _COUNTS.size + i * _ARENA.size) for i in range(n_arenas)]
-    return arenas, tuple(Array.unpack(payload, at + i * _ARRAY.size) for i in range(n_args)), end, keep
+    parts = [entry.unpack_from(payload, _COUNTS.size + i * entry.size) for i in range(n_parts)]
+    return parts, tuple(Array.unpack(payload, at + i * _ARRAY.size) for i in range(n_args)), end, flags
 
 
-def _placed(parts: list[tuple[int, int]], at: int, total: int) -> list[tuple[int, int, int]]:
-    placed = []
-    for slot, length in parts:
-        placed.append((slot, length, at))
+def _in_turn(lengths: Sequence[int], at: int, total: int) -> list[tuple[int, int]]:
+    """(start, end) of parts that follow one another up to the end."""
+    places = []
+    for length in lengths:
+        places.append((at, at + length))
         at += length
     if at != total:
         raise ProtocolError(f"frame of {total} bytes declares {at}")
-    return placed
+    return places
 
 
 def pack_frame(kind: Kind, nonce: int, parts: list[Buffer]) -> list[Buffer]:

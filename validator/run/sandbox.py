@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import mmap
 import os
 import secrets
 import selectors
@@ -19,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from importlib.util import find_spec
@@ -40,6 +41,7 @@ from validator.run.channel import (
     pack_frame,
     unpack_header,
 )
+from validator.run.pool import Pool
 
 __all__ = ["Limits", "Outcome", "Reply", "RunError", "Worker", "write_tree"]
 
@@ -205,6 +207,7 @@ class Worker:
         self._process: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
         self._private: Path | None = None
+        self._pool: Pool | None = None
         self._output = 0
         self._broken: Reply | None = None
         self._failures = 0
@@ -214,18 +217,37 @@ class Worker:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
+        if self._pool is not None:
+            self._pool.close()
 
     def call(self, call: Call, nonce: int | None = None) -> Reply:
         """Run the callable once. `nonce`: for a later `recall`."""
-        return self._ask(Kind.CALL, [_asked(call, secrets.randbits(63) if nonce is None else nonce)])[0]
+        return self._ask(Kind.CALL, [self._asked(call, secrets.randbits(63) if nonce is None else nonce)])[0]
 
     def call_many(self, calls: Sequence[Call]) -> list[Reply]:
         """Run the callable several times, all arguments known beforehand: one round trip."""
-        return self._ask(Kind.CALL, [_asked(call, secrets.randbits(63)) for call in calls])
+        return self._ask(Kind.CALL, [self._asked(call, secrets.randbits(63)) for call in calls])
 
-    def recall(self, nonce: int, arenas: tuple[int, ...]) -> Reply:
-        """The buffers of an earlier kept call as they are now. `arenas`: their lengths."""
-        return self._ask(Kind.RECALL, [_Asked(secrets.randbits(63), [struct.pack("<Q", nonce)], arenas)])[0]
+    def recall(self, nonce: int, room: memoryview | None = None) -> Reply:
+        """What a kept call returned, as it is now; its buffers are in their places. `room`: as in that call."""
+        return self._ask(Kind.RECALL, [_Asked(secrets.randbits(63), [struct.pack("<Q", nonce)], room)])[0]
+
+    def lend(self, slot: int, length: int, over: int | None = None) -> memoryview:
+        """A buffer of the worker: what is written here it sees, what it writes is seen here. Raises `PoolFull`.
+
+        The same address, there too, as long as the slot is asked for with the same length; its contents stay. `over`: a
+        slot whose contents it replaces, at another address, where both are of one length.
+        """
+        return self._memory().lend(slot, length, over)
+
+    def arena(self, slot: int) -> tuple[int, int, int]:
+        """The slot as a `Call` names it."""
+        return (slot, *self._memory().where(slot))
+
+    def empty(self, slots: Iterable[int]) -> None:
+        """What stands in these buffers is not needed any more."""
+        for slot in slots:
+            self._memory().empty(slot)
 
     def start(self) -> Reply:
         """Make sure that the callable is imported."""
@@ -258,19 +280,25 @@ class Worker:
             shutil.rmtree(self._private, ignore_errors=True)
         self._process = self._socket = self._private = None
 
+    def _memory(self) -> Pool:
+        if self._pool is None:
+            self._pool = Pool(self.limits.memory // mmap.PAGESIZE * mmap.PAGESIZE)
+        return self._pool
+
     def _start(self) -> Reply:
         self._private = Path(tempfile.mkdtemp(prefix=secrets.token_hex(4)))
         home, libraries = self._private / "h", self._private / "l"
         home.mkdir()
         _libraries(libraries, self.adapter)
         ours, theirs = socket.socketpair()
-        command = [sys.executable, "-I", "-S", "-B", str(WORKER), str(theirs.fileno())]
+        pool = self._memory().descriptor
+        command = [sys.executable, "-I", "-S", "-B", str(WORKER), str(theirs.fileno()), str(pool)]
         self._process = subprocess.Popen(
             [*command, str(libraries), str(self.tree), str(home), *self._settings()],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            pass_fds=(theirs.fileno(),),
+            pass_fds=(theirs.fileno(), pool),
             env=_environment(home),
             cwd=home,
             start_new_session=True,
@@ -293,6 +321,10 @@ class Worker:
             return Reply(Outcome.UNLOADABLE, detail=loaded.detail)
         self.bound = tuple(filter(None, loaded.payload.decode("utf-8", "replace").split("\0")))
         return loaded
+
+    def _asked(self, call: Call, nonce: int) -> _Asked:
+        room = self._memory().lend(call.arenas[-1][0], call.arenas[-1][2]) if call.room else None
+        return _Asked(nonce, call.pack(), room)
 
     def _settings(self) -> list[str]:
         """What the worker must see of the machine, and its limits."""
@@ -317,7 +349,7 @@ class Worker:
             return [reply] * len(asked)
         frames = [part for a in asked for part in pack_frame(kind, a.nonce, a.parts)]
         replies = self._exchange(frames, Kind.RESULT, [a.nonce for a in asked], self.limits.wall * len(asked))
-        judged = [_result(reply, a.arenas) for reply, a in zip(replies, asked, strict=True)]
+        judged = [_result(reply, a.room) for reply, a in zip(replies, asked, strict=True)]
         if any(reply.outcome not in (Outcome.OK, Outcome.ERROR, Outcome.ABSENT) for reply in judged):
             self.close()
         return judged
@@ -392,23 +424,20 @@ _BY_SIGNAL: dict[int, Outcome] = {signal.SIGSYS: Outcome.FORBIDDEN, signal.SIGXC
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """One question: its nonce, its payload, and the lengths of the buffers that must come back."""
+    """One question: its nonce and its payload."""
 
     nonce: int
     parts: list[Buffer]
-    arenas: tuple[int, ...]
+    room: memoryview | None
+    """Where the answer may have put what was returned."""
 
 
-def _asked(call: Call, nonce: int) -> _Asked:
-    return _Asked(nonce, call.pack(), tuple(len(data) for _, data in call.arenas))
-
-
-def _result(reply: Reply, arenas: tuple[int, ...]) -> Reply:
+def _result(reply: Reply, room: memoryview | None) -> Reply:
     """The reply with its payload taken apart, if it is what was asked for."""
     if reply.outcome is not Outcome.OK:
         return reply
     try:
-        return Reply(Outcome.OK, Result.unpack(memoryview(reply.payload), arenas))
+        return Reply(Outcome.OK, Result.unpack(memoryview(reply.payload), room))
     except ProtocolError as error:
         return Reply(Outcome.PROTOCOL, detail=str(error))
 

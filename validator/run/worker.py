@@ -42,43 +42,48 @@ def _sibling(*name: str) -> ModuleType:
 
 
 class Arenas:
-    """Buffers by slot. Each lies in pages of its own between two pages that nobody may touch."""
+    """Buffers by slot. Each is mapped from the shared memory between two pages that nobody may touch."""
 
-    def __init__(self) -> None:
-        self.slots: dict[int, tuple[mmap.mmap, int, int]] = {}
-        self._mprotect = ctypes.CDLL(None, use_errno=True).mprotect
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+        self.slots: dict[int, tuple[int, int, memoryview]] = {}
+        libc = ctypes.CDLL(None, use_errno=True)
+        self._map, self._mprotect = libc.mmap, libc.mprotect
         self._mprotect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+        self._map.restype = ctypes.c_void_p
+        self._map.argtypes = (ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_int64)
 
-    def put(self, slot: int, data: memoryview) -> memoryview:
-        """The slot's memory, holding `data`; at the same address as before when the length is the same."""
+    def at(self, slot: int, offset: int, length: int) -> memoryview:
+        """The slot's memory; at the same address as before when it is the same region."""
         known = self.slots.get(slot)
-        if known is None or known[2] != len(data):
-            self.slots[slot] = known = self._new(len(data))
-        memory, start, length = known
-        view = memoryview(memory)[start : start + length]
-        view[:] = data
-        return view
+        if known is None or known[:2] != (offset, length):
+            self.slots[slot] = known = (offset, length, self._mapped(offset, length))
+        return known[2]
 
-    def _new(self, length: int) -> tuple[mmap.mmap, int, int]:
+    def _mapped(self, offset: int, length: int) -> memoryview:
         page = mmap.PAGESIZE
-        body = -(-max(length, 1) // page) * page
+        first = offset // page * page
+        body = -(-max(offset + length - first, 1) // page) * page
         memory = mmap.mmap(-1, body + 2 * page)
-        address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
-        for guard in (address, address + page + body):
+        address = ctypes.addressof(ctypes.c_char.from_buffer(memory)) + page
+        fixed, shared, both = 0x10, mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE
+        if self._map(address, body, both, fixed | shared, self.descriptor, first) != address:
+            raise MemoryError(f"{body} bytes cannot be mapped")
+        for guard in (address - page, address + body):
             self._mprotect(guard, page, 0)
-        # The end lies against the guard page, as closely as 256-byte alignment allows.
-        return memory, page + (body - length) // 256 * 256, length
+        start = page + offset - first
+        return memoryview(memory)[start : start + length]
 
 
 class Worker:
     """Serves frames until the gate closes the channel."""
 
-    def __init__(self, channel: ModuleType, connection: socket.socket, tree: str) -> None:
+    def __init__(self, channel: ModuleType, connection: socket.socket, pool: int, tree: str) -> None:
         self.channel = channel
         self.connection = connection
         self.tree = tree
-        self.arenas = Arenas()
-        self.kept: dict[int, tuple[list[memoryview], list[Any]]] = {}
+        self.arenas = Arenas(pool)
+        self.kept: dict[int, tuple[list[memoryview], memoryview | None, list[Any]]] = {}
         self.function: Any = None
         self.launches = False
         self.dtypes: list[Any] = []
@@ -169,15 +174,16 @@ class Worker:
 
     def _call(self, frame: Any) -> list[Any]:
         call = self.channel.Call.unpack(frame.payload)
-        views = [self.arenas.put(slot, data) for slot, data in call.arenas]
+        views = [self.arenas.at(*arena) for arena in call.arenas]
+        room = views.pop() if call.room else None
         args = [self._argument(array, views) for array in call.args]
         value = self.function(*args) if not self.launches else self._launch(args)
         returns = [] if value is None else list(value) if type(value) in (tuple, list) else [value]
         if call.keep:
-            self.kept[frame.nonce] = (views, returns)
+            self.kept[frame.nonce] = (views, room, returns)
             while len(self.kept) > KEPT:
                 del self.kept[next(iter(self.kept))]
-        return self._pack(views, returns)
+        return self._pack(views, room, returns)
 
     def _launch(self, args: list[Any]) -> Any:
         """The last ten numbers of a call of a compiled kernel are its launch."""
@@ -197,27 +203,40 @@ class Worker:
         dtype = self.dtypes[array.dtype]
         return self.numpy.ndarray(array.shape, dtype, views[array.arena], array.offset, array.strides)
 
-    def _pack(self, views: list[memoryview], returns: list[Any]) -> list[Any]:
-        described = [self._returned(value, views) for value in returns]
-        arrays, data = tuple(d for d, _ in described), tuple(b for _, b in described)
-        return list(self.channel.Result(tuple(views), arrays, data).pack())
+    def _pack(self, views: list[memoryview], room: memoryview | None, returns: list[Any]) -> list[Any]:
+        arrays = [self._plain(value) for value in returns]
+        described = tuple(self._described(array, views) for array in arrays)
+        lengths = [0 if array is None else array.nbytes for array in arrays]
+        places = self.channel.in_room_at(lengths)
+        if room is None or any(end > len(room) for _, end in places):
+            data = tuple(b"" if array is None else self.numpy.ndarray.tobytes(array) for array in arrays)
+            return list(self.channel.Result(described, data).pack())
+        for array, (start, end) in zip(arrays, places, strict=True):
+            if array is not None:
+                self.numpy.ndarray(array.shape, array.dtype, room[start:end])[...] = array
+        return list(self.channel.Result(described, tuple(room[a:b] for a, b in places), True).pack())
 
-    def _returned(self, value: Any, views: list[memoryview]) -> tuple[Any, bytes]:
+    def _plain(self, value: Any) -> Any:
+        """A plain array of a known type, or None."""
         np = self.numpy
         if isinstance(value, (bool, int, float, np.generic)):
             value = np.asarray(value)
-        if type(value) is not np.ndarray or value.dtype not in self.dtypes or value.ndim > self.channel.MAX_AXES:
-            return self.channel.Array(0, (), (), form=4), b""
+        known = type(value) is np.ndarray and value.dtype in self.dtypes and value.ndim <= self.channel.MAX_AXES
+        return value if known else None
+
+    def _described(self, array: Any, views: list[memoryview]) -> Any:
+        if array is None:
+            return self.channel.Array(0, (), (), form=4)
+        np = self.numpy
         inside = 0
         for index, view in enumerate(views):
-            if len(view) and np.may_share_memory(value, np.frombuffer(view, np.uint8)):
+            if len(view) and np.may_share_memory(array, np.frombuffer(view, np.uint8)):
                 inside = index + 1
-        data = np.ndarray.tobytes(value)
-        return self.channel.Array(self.dtypes.index(value.dtype), value.shape, value.strides, inside, len(data)), data
+        return self.channel.Array(self.dtypes.index(array.dtype), array.shape, array.strides, inside, array.nbytes)
 
 
 def main() -> None:
-    descriptor, libraries, tree, home, *settings = sys.argv[1:]
+    descriptor, pool, libraries, tree, home, *settings = sys.argv[1:]
     sys.argv[:] = [""]
     channel, confinement = _sibling("channel"), _sibling("confine")
     connection = socket.socket(fileno=int(descriptor))
@@ -232,7 +251,7 @@ def main() -> None:
     limits = {name: int(value) for name, value in pairs if name not in ("read", "write")}
     done = confinement.confine(limits, readable, writable)
     ctypes.util.find_library = lambda name: None  # it would start ldconfig, which ends this process
-    worker = Worker(channel, connection, tree)
+    worker = Worker(channel, connection, int(pool), tree)
     worker.send(channel.Kind.READY, 0, ["\n".join(f"{k}={v}" for k, v in done.items()).encode()])
     worker.serve()
 

@@ -12,10 +12,11 @@ MODULES = ("validator.run.channel",)
 def seeds() -> Iterator[bytes]:
     views = tuple(Array(1, (2, 3), (12, 4), arena, 0) for arena in range(2))
     for parts in (
-        Call(((0, bytes(24)), (1, bytes(24))), views, True).pack(),
-        Result((bytes(24),), (Array(1, (2, 3), (12, 4), 0, 24),), (bytes(24),)).pack(),
-        Result((bytes(24),), (Array(0, (), (), form=4),), (b"",)).pack(),
-        Result((), (), ()).pack(),
+        Call(((0, 0, 24), (1, 4096, 24)), views, True, True).pack(),
+        Result((Array(1, (2, 3), (12, 4), 0, 24),), (bytes(24),)).pack(),
+        Result((Array(1, (2, 3), (12, 4), 0, 24),), (bytes(24),), True).pack(),
+        Result((Array(0, (), (), form=4),), (b"",)).pack(),
+        Result((), ()).pack(),
     ):
         yield b"".join(map(bytes, pack_frame(Kind.RESULT, 7, parts)))
 
@@ -27,18 +28,17 @@ def one(data: bytes) -> None:
     except ProtocolError:
         pass
     payload = memoryview(data[HEADER.size :])
-    for arenas in ((24,), (), (24, 24)):
+    for room in (None, memoryview(bytes(24)), memoryview(bytes(512))):
         try:
-            result = Result.unpack(payload, arenas)
+            result = Result.unpack(payload, room)
         except ProtocolError:
             continue
-        assert tuple(map(len, result.arenas)) == arenas
         assert len(result.data) == len(result.returns)
-        assert sum(map(len, (*result.arenas, *result.data))) <= len(payload)
+        assert all(len(part) <= (len(room or b"") if result.in_room else len(payload)) for part in result.data)
         assert all(size >= 0 for array in result.returns for size in array.shape)
-        assert b"".join(map(bytes, result.pack())) == b"".join(map(bytes, Result.unpack(payload, arenas).pack()))
+        assert b"".join(map(bytes, result.pack())) == b"".join(map(bytes, Result.unpack(payload, room).pack()))
     try:
         call = Call.unpack(payload)
     except ProtocolError:
         return
-    assert sum(len(part) for _, part in call.arenas) <= len(payload)
+    assert Call.unpack(memoryview(b"".join(map(bytes, call.pack())))) == call

@@ -1,0 +1,114 @@
+"""Shared memory between the gate and one worker: buffers are written once and read where they lie.
+
+One anonymous file of fixed size, sealed so that nobody can shrink it under the other's hands. It fills as it is
+touched. The gate alone decides what lies where; the worker maps each region between two pages that nobody may touch.
+What a worker can reach of it is what it was sent, and what it writes there is only ever bytes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import mmap
+import os
+
+from validator.errors import Problem, ValidatorError
+
+__all__ = ["Pool", "PoolFull"]
+
+_SEALS = 0x0002 | 0x0004 | 0x0001  # F_SEAL_SHRINK, F_SEAL_GROW, F_SEAL_SEAL
+_ALIGNED = 256
+"""Bytes that every region is aligned to."""
+_WORTH_GIVING_BACK = 1 << 20
+"""Bytes of a region whose pages are given back when its contents are done with."""
+
+
+class PoolFull(ValidatorError):
+    """The buffers of one call are larger than a worker may use."""
+
+
+class Pool:
+    """Regions by slot. A slot keeps its place as long as its length stays the same."""
+
+    def __init__(self, size: int) -> None:
+        """`size`: bytes that all regions together may take; a multiple of a page."""
+        self.size = size
+        self.descriptor = os.memfd_create("buffers", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        os.ftruncate(self.descriptor, size)
+        fcntl.fcntl(self.descriptor, 1033, _SEALS)  # F_ADD_SEALS
+        self._memory = mmap.mmap(self.descriptor, size)
+        self._view = memoryview(self._memory)
+        self._slots: dict[int, tuple[int, int]] = {}
+        self._borrowed: set[int] = set()
+        """Slots that lie over another's memory."""
+        self._free = [(0, size)]
+
+    def lend(self, slot: int, length: int, over: int | None = None) -> memoryview:
+        """The slot's region; whatever it held last stands in it still. Raises `PoolFull`.
+
+        `over`: another slot, whose memory this one shares when it is of the same length: another address, there, for
+        the same bytes.
+        """
+        shared = self._slots.get(over) if over is not None else None
+        known = self._slots.get(slot) if slot not in self._borrowed else None
+        if shared is not None and shared[1] == length:
+            self._drop(slot)
+            self._slots[slot] = known = shared
+            self._borrowed.add(slot)
+        elif known is None or known[1] != length:
+            self._drop(slot)
+            self._slots[slot] = known = (self._new(length), length)
+        return self._view[known[0] : known[0] + length]
+
+    def _drop(self, slot: int) -> None:
+        known = self._slots.pop(slot, None)
+        if known is not None and slot not in self._borrowed:
+            self._give_back(*self._pages(*known))
+        self._borrowed.discard(slot)
+
+    def where(self, slot: int) -> tuple[int, int]:
+        """(offset in bytes, length) of a slot's region."""
+        return self._slots[slot]
+
+    def empty(self, slot: int) -> None:
+        """Give a large region's memory back to the system; the slot keeps its place, and reads as zeros."""
+        offset, length = self._slots[slot]
+        if length >= _WORTH_GIVING_BACK:
+            start, body = self._pages(offset, length)
+            with contextlib.suppress(OSError):
+                self._memory.madvise(mmap.MADV_REMOVE, start, body)
+
+    def close(self) -> None:
+        """Let go of the memory, as soon as nobody looks at it any more."""
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+            self.descriptor = -1
+            self._view.release()
+            with contextlib.suppress(BufferError):
+                self._memory.close()
+
+    def _new(self, length: int) -> int:
+        page = mmap.PAGESIZE
+        body = -(-max(length, 1) // page) * page
+        for at, (start, free) in enumerate(self._free):
+            if free >= body:
+                self._free[at : at + 1] = [(start + body, free - body)] if free > body else []
+                # The end lies against the page behind it, as closely as alignment allows.
+                return start + (body - length) // _ALIGNED * _ALIGNED
+        raise PoolFull(Problem(f"buffers of {length} bytes and those beside them exceed the {self.size} of a worker"))
+
+    def _pages(self, offset: int, length: int) -> tuple[int, int]:
+        page = mmap.PAGESIZE
+        start = offset // page * page
+        return start, -(-max(offset + length - start, 1) // page) * page
+
+    def _give_back(self, start: int, body: int) -> None:
+        """Neighbouring gaps become one."""
+        self._free = sorted([*self._free, (start, body)])
+        joined: list[tuple[int, int]] = []
+        for at, size in self._free:
+            if joined and joined[-1][0] + joined[-1][1] == at:
+                joined[-1] = (joined[-1][0], joined[-1][1] + size)
+            else:
+                joined.append((at, size))
+        self._free = joined
