@@ -21,7 +21,8 @@ from validator.pipeline.inputs import Inputs, Options, open_inputs
 from validator.pipeline.stages import STAGES, Entry
 from validator.policy.waivers import judge_waivers
 from validator.rules import aliases_of, unwaivable
-from validator.stage import StageContext
+from validator.scale.cell import InPlace, Work
+from validator.stage import StageContext, Store
 from validator.verdict.compute import apply_waivers, compute, verdict_reason
 from validator.verdict.model import Evidence, Obligation, StageResult, Status, Strength
 from validator.verdict.provenance import not_built_here
@@ -42,11 +43,14 @@ def check(
     progress: Callable[[str], None] = lambda line: None,
     clock: Clock = _utc_now,
     stages: Iterable[Entry] | None = None,
+    store: Store | None = None,
+    work: Work | None = None,
     debug: bool = False,
 ) -> CheckResult:
     """Judge one change. Raises `ValidatorError` when it cannot be judged at all; Ctrl-C leaves nothing behind.
 
-    With `debug`, an unexpected exception of a stage ends the run with its traceback.
+    `work` runs what takes long; None: here and now. With `debug`, an unexpected exception of a stage ends the run with
+    its traceback.
     """
     started = clock()
     progress("reading the change")
@@ -60,6 +64,8 @@ def check(
             seed=options.seed,
             workdir=Path(workdir),
             progress=progress,
+            store=store,
+            work=InPlace() if work is None else work,
             manifest_path=options.rfc,
             journal=options.journal,
         )
