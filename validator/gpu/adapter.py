@@ -57,16 +57,18 @@ class Said:
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> Said:
-        known = {key: row[key] for key in cls.__slots__ if key in row}
-        box = known.get("box")
-        return cls(**{**known, "box": tuple(box) if box is not None else None})
+        """From the contract's own keys. An argument that may have several types passes them as they come."""
+        types, layouts, box = row.get("dtype") or [None], row.get("layouts") or [], row.get("box")
+        known = {key: row[key] for key in ("name", "parameter", "offset", "memory", "stride", "swizzle") if key in row}
+        return cls(**known, dtype=types[0], distant="distant" in layouts, box=tuple(box) if box is not None else None)
 
 
 def load(target: str, tree: str, options: Mapping[str, str]) -> Callable[..., None]:
     """The kernel of `path:name` below `tree`; `name` may be a glob over mangled names.
 
-    Options: `parameters`, JSON, one object for each argument of a call (fields of `Said`); `pdl` and `timed`, `yes` or
-    `no`. Raises `NotRunHere` without a device, `CompileError` for a file that is no kernel.
+    Options: `parameters`, JSON, one object for each argument of a call, with the contract's own keys beside `parameter`
+    and `memory`; `pdl` and `timed`, `yes` or `no`. Raises `NotRunHere` without a device, `CompileError` for a file that
+    is no kernel.
     """
     path, _, name = target.rpartition(":")
     device = open_device()
@@ -107,6 +109,8 @@ class Kernel:
 
     milliseconds: float | None = None
     """Time of the last launch that counted between two events, where `timed`."""
+    again: Callable[[], None]
+    """Queues the last launch once more, on the buffers as they are."""
 
     def __init__(
         self,
@@ -147,7 +151,7 @@ class Kernel:
             copy.send()
         self._device.synchronize()
 
-        work = partial(self._device.launch, self._function, how, parameters)
+        work = self.again = partial(self._device.launch, self._function, how, parameters)
         # Refused before it ran (too much shared memory): the candidate raised. Failed while it ran: it crashed.
         if not self._timed:
             work()
