@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from validator.cli.cache import cache_option, opened_store
 from validator.report.formats import FORMATS
 
 __all__ = ["check"]
@@ -22,6 +23,7 @@ __all__ = ["check"]
 @click.option("--bundle", metavar="DIR", help="Also write the bundle: result, inputs and digests in one folder.")
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), help="Root of every random choice. [default: random]")
 @click.option("--journal", metavar="DIR", help="Keep every finished case there, and take up an earlier run's.")
+@cache_option
 @click.option("--quiet", is_flag=True, help="No progress, and no report on stdout but the verdict.")
 def check(
     base: str,
@@ -34,6 +36,7 @@ def check(
     bundle: str | None,
     seed: int | None,
     journal: str | None,
+    cache: str | None,
     quiet: bool,
 ) -> int:
     """Judge the change from --base to --head.
@@ -56,7 +59,8 @@ def check(
     options = Options(Path(repo), base, head, rfc, policies, root, kept)
     progress = Progress(quiet=quiet)
     try:
-        result = run_check(options, progress=progress, debug=bool(os.environ.get("VALIDATOR_DEBUG")))
+        with opened_store(cache) as store:
+            result = run_check(options, progress=progress, store=store, debug=bool(os.environ.get("VALIDATOR_DEBUG")))
     finally:
         progress.close()
     write_outputs(files, lambda kind: render(result, kind))

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from validator.cli.cache import cache_option, opened_store
+
 __all__ = ["isolate"]
 
 FORMATS = ("text", "json", "markdown")
@@ -19,6 +21,7 @@ FORMATS = ("text", "json", "markdown")
 @click.option("--policies", metavar="REF-or-DIR", help="Where the policy is read. [default: the base]")
 @click.option("--format", "format_", type=click.Choice(FORMATS), default="text", show_default=True, help="On stdout.")
 @click.option("--output", "outputs", multiple=True, metavar="FORMAT=PATH", help="Also write a file; repeatable.")
+@cache_option
 @click.option("--quiet", is_flag=True, help="No progress, and no report on stdout but the verdict.")
 def isolate(
     base: str,
@@ -28,6 +31,7 @@ def isolate(
     policies: str | None,
     format_: str,
     outputs: tuple[str, ...],
+    cache: str | None,
     quiet: bool,
 ) -> int:
     """Prove that nothing changes with the switch off: off-path equivalence, blast radius, entry points, switch.
@@ -46,7 +50,8 @@ def isolate(
     options = Options(Path(repo), base, head, rfc, policies)
     progress = Progress(quiet=quiet)
     try:
-        result = run_isolate(options, progress=progress, debug=bool(os.environ.get("VALIDATOR_DEBUG")))
+        with opened_store(cache) as store:
+            result = run_isolate(options, progress=progress, store=store, debug=bool(os.environ.get("VALIDATOR_DEBUG")))
     finally:
         progress.close()
     write_outputs(files, lambda kind: render(result, kind))

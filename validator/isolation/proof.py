@@ -13,6 +13,7 @@ from dataclasses import replace
 from validator.checks import Check, Goal, settle
 from validator.isolation.analysis import Analysis, analyse
 from validator.isolation.blast.imports import When
+from validator.isolation.index import keep, recall
 from validator.isolation.offpath.equivalence import FileProof
 from validator.isolation.rules.proof import (
     ADDED,
@@ -59,12 +60,18 @@ class _Only:
 def run(context: StageContext) -> StageResult:
     """Settle every isolation obligation of the change. Nothing of the judged repository is imported or run."""
     analysis = analyse(context)
+    if context.store is not None:
+        recall(analysis.base, context.store)
+        recall(analysis.head, context.store)
     context.progress(
         f"isolation: {len(analysis.head.paths):,} Python files, {len(analysis.shared)} shared files changed"
     )
     whole = _only_what_applies(settle(context, _goals(analysis)), analysis)
     whole = replace(whole, evidence=tuple(_with_importers(e, analysis) for e in whole.evidence))
     parts = [_off_path(context, analysis), _discovery(context), whole]
+    if context.store is not None:
+        keep(analysis.base, context.store)
+        keep(analysis.head, context.store)
     return StageResult(
         tuple(o for p in parts for o in p.obligations),
         tuple(e for p in parts for e in p.evidence),

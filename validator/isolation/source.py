@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import ast
+import hashlib
 import io
 import re
 import sys
 import tokenize
 import warnings
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from validator.change.model import FileKind, MissingFile, Tree, read_many
 from validator.isolation.syntax import lower_new_syntax, nodes
+
+if TYPE_CHECKING:
+    from validator.isolation.blast.graph import ImportGraph
 
 __all__ = ["Corpus", "Source", "Sources", "Words"]
 
@@ -138,6 +143,10 @@ class Sources:
         self.paths: tuple[str, ...] = tuple(sorted(self.ids))
         self._data: dict[str, bytes] = {}
         self._loaded = False
+        self.graph: ImportGraph | None = None
+        """Who imports whom; None: nobody asked yet."""
+        self.learnt = False
+        """Whether this run found out something that an earlier one did not."""
         self._parsed: dict[str, Source] = {}
         self._searched: Corpus | None = None
         self._shared: tuple[str, ...] | None = None
@@ -205,6 +214,7 @@ class Sources:
                     definition = _DEFINITION.match(data, match.end())
                     if definition:
                         found.setdefault(definition[1].decode("utf-8", "surrogateescape"), []).append(path)
+            self.learnt = True
             self._properties = {name: tuple(dict.fromkeys(paths)) for name, paths in found.items()}
         return self._properties
 
@@ -218,11 +228,29 @@ class Sources:
     def mentions(self, name: str) -> tuple[str, ...]:
         """Files outside the isolated paths that hold `name` as a whole word, anywhere (also in text and comments)."""
         if name not in self._mentions:
+            self.learnt = True
             found = set(self._corpus().holding(name))
             if self.twin is not None:
                 found.update(p for p in self.twin.mentions(name) if self._same(p))
             self._mentions[name] = tuple(sorted(found))
         return self._mentions[name]
+
+    def remember(self, mentions: Mapping[str, tuple[str, ...]], properties: dict[str, tuple[str, ...]] | None) -> None:
+        """Take over what an earlier run learnt of the same tree."""
+        self._mentions.update(mentions)
+        self._properties = properties
+
+    def remembered(self) -> tuple[Mapping[str, tuple[str, ...]], Mapping[str, tuple[str, ...]] | None]:
+        """Files by the word that they mention, and by the property that they define, as far as anybody asked."""
+        return self._mentions, self._properties
+
+    @property
+    def tree_id(self) -> str:
+        """The same for the same Python files at the same places."""
+        total = hashlib.sha256()
+        for path in self.paths:
+            total.update(path.encode("utf-8", "surrogateescape") + b"\0" + self.ids[path].encode() + b"\0")
+        return total.hexdigest()
 
     def _corpus(self) -> Corpus:
         """What has to be searched here: files outside the isolated paths that the other side does not have alike."""

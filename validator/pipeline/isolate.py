@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from validator.pipeline import Options, check
 from validator.pipeline.stages import STAGES
+from validator.stage import Store
 from validator.verdict.compute import compute, verdict_reason
 from validator.verdict.result import CheckResult
 
@@ -16,10 +17,14 @@ STAGE = next(entry for entry in STAGES if entry.name == "isolation/proof")
 
 
 def isolate(
-    options: Options, *, progress: Callable[[str], None] = lambda line: None, debug: bool = False
+    options: Options,
+    *,
+    progress: Callable[[str], None] = lambda line: None,
+    store: Store | None = None,
+    debug: bool = False,
 ) -> CheckResult:
     """Judge the isolation of one change. Other obligations of the policy are not looked at, and not in the result."""
-    result = check(options, progress=progress, stages=[STAGE], debug=debug)
+    result = check(options, progress=progress, stages=[STAGE], store=store, debug=debug)
     kept = tuple(o for o in result.obligations if o.id.startswith("isolation"))
     return replace(
         result,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from validator.isolation.blast.imports import resolve_targets, scan
 from validator.isolation.source import Sources
 
-__all__ = ["ImportGraph", "Reach", "build", "cycles", "reach"]
+__all__ = ["ImportGraph", "Reach", "build", "cycles", "parents_of", "reach"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +44,10 @@ def build(sources: Sources) -> ImportGraph:
         for found in scan(sources.data(path)):
             (now if found.eager else later).update(resolve_targets(sources, path, found))
         eager[path], lazy[path] = frozenset(now), frozenset(later - now)
-    return ImportGraph(eager, lazy, _parents(sources))
+    return ImportGraph(eager, lazy, parents_of(sources))
 
 
-def _parents(sources: Sources) -> dict[str, tuple[str, ...]]:
+def parents_of(sources: Sources) -> dict[str, tuple[str, ...]]:
     """Path → `__init__.py` of the packages around it."""
     packages: dict[str, tuple[str, ...]] = {}
     found: dict[str, tuple[str, ...]] = {}

@@ -58,17 +58,11 @@ class Radius:
     cycles: tuple[tuple[str, ...], ...]
 
 
-_GRAPHS: dict[str, ImportGraph] = {}
-
-
 def graph_of(sources: Sources) -> ImportGraph:
-    """The tree's import graph, kept by tree id."""
-    key = sources.tree.revision
-    if key not in _GRAPHS:
-        if len(_GRAPHS) >= 4:
-            _GRAPHS.clear()
-        _GRAPHS[key] = build(sources)
-    return _GRAPHS[key]
+    """The tree's import graph, made once."""
+    if sources.graph is None:
+        sources.graph, sources.learnt = build(sources), True
+    return sources.graph
 
 
 def measure(sources: Sources) -> Radius:

@@ -68,11 +68,11 @@ def fact_scopes(head: Sources, base: Sources, modules: Mapping[str, ast.Module])
 
 def _scope_of_fact(head: Sources, base: Sources, path: str, class_name: str, name: str) -> str:
     """`any`: the name is new to the whole tree; `class`: new to this class and its relatives; empty: no facts."""
-    if re.search(rb"setattr\([^\n]*[\"']" + name.encode() + rb"[\"']", b"\n".join(map(head.data, head.mentions(name)))):
-        return ""
-    if not base.mentions(name):
-        return "any"
-    return "class" if class_name and _new_to_class(head, base, path, class_name, name) else ""
+    scope = "any" if not base.mentions(name) else ""
+    if not scope and class_name and _new_to_class(head, base, path, class_name, name):
+        scope = "class"
+    by_name = re.compile(rb"setattr\([^\n]*[\"']" + name.encode() + rb"[\"']")
+    return "" if scope and any(by_name.search(head.data(p)) for p in head.mentions(name)) else scope
 
 
 def _new_to_class(head: Sources, base: Sources, path: str, class_name: str, name: str) -> bool:
