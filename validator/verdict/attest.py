@@ -15,13 +15,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from validator.errors import Problem
-from validator.verdict.bundle import ENVELOPE, MANIFEST, RESULT, STATEMENT, dump, load_bundle, load_json, put
+from validator.verdict.bundle import (
+    ENVELOPE,
+    KEYLESS,
+    MANIFEST,
+    RESULT,
+    SCHEMA,
+    STATEMENT,
+    dump,
+    load_bundle,
+    load_json,
+    put,
+)
+from validator.verdict.keyless import Signer, sign_keyless, signed_payload
 from validator.verdict.signing import sign, signed_by
 
 if TYPE_CHECKING:
     from validator.verdict.signing import PublicKey
 
-__all__ = ["PAYLOAD_TYPE", "check_statement", "sign_bundle", "statement"]
+__all__ = ["PAYLOAD_TYPE", "check_keyless", "check_statement", "sign_bundle", "sign_bundle_keyless", "statement"]
 
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 _RESULTS = {"pass": "PASSED", "fail": "FAILED", "unproven": "FAILED"}
@@ -69,6 +81,28 @@ def sign_bundle(folder: Path, key: Path) -> str:
     return signatures[0]["keyid"]
 
 
+def sign_bundle_keyless(folder: Path) -> None:
+    """Write the statement of a bundle as signed by whoever this process is. The bundle has been verified before."""
+    payload = dump(_expected(folder))
+    signed = sign_keyless(payload)
+    put(folder / STATEMENT, payload)
+    put(folder / KEYLESS, signed)
+
+
+def check_keyless(folder: Path, signer: Signer) -> list[Problem]:
+    """What is wrong with the signature by an identity; it has to be there. Raises `SigningError` without the means."""
+    try:
+        data = (folder / KEYLESS).read_bytes()
+    except OSError:
+        return [Problem("is missing: nobody signed this bundle by an identity", KEYLESS)]
+    signed = signed_payload(data, signer)
+    if signed is None:
+        return [Problem(f"is not signed by {signer.identity} (vouched for by {signer.issuer})", KEYLESS)]
+    if signed[0] != PAYLOAD_TYPE or not _is_about(signed[1], _expected(folder)):
+        return [Problem("is signed for something else than this bundle", KEYLESS)]
+    return []
+
+
 def check_statement(folder: Path, keys: Mapping[str, PublicKey] | None = None) -> list[Problem]:
     """What is wrong with a bundle's statement. With `keys`, a signature by one of them has to be there."""
     problems = []
@@ -76,7 +110,10 @@ def check_statement(folder: Path, keys: Mapping[str, PublicKey] | None = None) -
         expected = _expected(folder)
     except (KeyError, TypeError, AttributeError) as error:
         return [Problem(f"cannot be read as a result ({type(error).__name__})", RESULT)]
-    if (folder / STATEMENT).exists() and load_json(folder / STATEMENT) != expected:
+    if not (folder / STATEMENT).exists():
+        if load_json(folder / MANIFEST)["schema"] == SCHEMA:
+            problems.append(Problem("is missing", STATEMENT))
+    elif load_json(folder / STATEMENT) != expected:
         problems.append(Problem("is not the statement about this bundle", STATEMENT))
     if not (folder / ENVELOPE).exists():
         return problems + ([Problem("is missing: nobody signed this bundle", ENVELOPE)] if keys else [])
@@ -84,11 +121,7 @@ def check_statement(folder: Path, keys: Mapping[str, PublicKey] | None = None) -
     payload = _payload(envelope)
     if payload is None:
         return [*problems, Problem("is no signed in-toto statement", ENVELOPE)]
-    try:
-        about_this = json.loads(payload) == expected
-    except (ValueError, RecursionError):
-        about_this = False
-    if not about_this:
+    if not _is_about(payload, expected):
         problems.append(Problem("is signed for something else than this bundle", ENVELOPE))
     elif keys is not None and not signed_by(PAYLOAD_TYPE, payload, envelope.get("signatures"), keys):
         problems.append(Problem("holds no valid signature by the keys that were named", ENVELOPE))
@@ -98,6 +131,13 @@ def check_statement(folder: Path, keys: Mapping[str, PublicKey] | None = None) -
 def _expected(folder: Path) -> dict[str, Any]:
     bundle = load_bundle(folder)
     return statement((bundle.folder / MANIFEST).read_bytes(), load_json(folder / RESULT))
+
+
+def _is_about(payload: bytes, expected: Mapping[str, Any]) -> bool:
+    try:
+        return bool(json.loads(payload) == expected)
+    except (ValueError, RecursionError):
+        return False
 
 
 def _payload(envelope: Mapping[str, Any]) -> bytes | None:

@@ -9,7 +9,8 @@
     excerpts/          the code around each finding, as it was disassembled or read
     logs/              what tools printed
 
-    statement.json     in-toto statement over bundle.json (`validator.verdict.attest`), and statement.dsse.json: signed
+    statement.json     in-toto statement over bundle.json (`validator.verdict.attest`); signed with a key:
+                       statement.dsse.json, by an identity: statement.sigstore.json
     reviews/0001.json  what people decided about it (`validator.verdict.review`)
 
 Bundles of version 1 say no kinds and hold neither excerpts nor logs; they are read as what they would be today.
@@ -37,6 +38,7 @@ from validator.verdict.follows import does_not_follow
 __all__ = [
     "ENVELOPE",
     "ENVIRONMENT",
+    "KEYLESS",
     "MANIFEST",
     "RESULT",
     "REVIEWS",
@@ -44,6 +46,7 @@ __all__ = [
     "STATEMENT",
     "Bundle",
     "BundleError",
+    "NoBundle",
     "check_target",
     "digest",
     "dump",
@@ -62,11 +65,16 @@ RESULT = "result.json"
 ENVIRONMENT = "environment.json"
 STATEMENT = "statement.json"
 ENVELOPE = "statement.dsse.json"
+KEYLESS = "statement.sigstore.json"
 REVIEWS = "reviews"
 
 
 class BundleError(ValidatorError):
     """The folder cannot be written, or is no bundle."""
+
+
+class NoBundle(BundleError):
+    """There is no bundle in the folder, or one of a version that this program does not know."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,17 +210,19 @@ _MIGRATIONS: Mapping[str, Callable[[dict[str, Any]], dict[str, Any]]] = {"valida
 
 
 def load_bundle(folder: Path) -> Bundle:
-    """Read the bundle's manifest; raises `BundleError` when the folder is no bundle of a schema known here."""
-    try:
-        manifest = json.loads((folder / MANIFEST).read_bytes())
-    except (OSError, ValueError) as error:
-        raise BundleError(
-            Problem(f"is no bundle ({type(error).__name__})", str(folder), "name a folder that `--bundle` wrote")
-        ) from None
+    """Read the bundle's manifest; raises `BundleError` when it cannot be one, `NoBundle` when there is none."""
+    if not (folder / MANIFEST).exists():
+        raise NoBundle(Problem("is no bundle", str(folder), "name a folder that `--bundle` wrote"))
+    manifest = load_json(folder / MANIFEST)
     known = (SCHEMA, *_MIGRATIONS)
-    if not isinstance(manifest, dict) or manifest.get("schema") not in known:
-        hint = "a newer validator may have written it"
-        raise BundleError(Problem(f"has no manifest of schema {' or '.join(known)}", str(folder / MANIFEST), hint))
+    if manifest.get("schema") not in known:
+        newer = re.fullmatch(r"validator/bundle/\d{1,6}", str(manifest.get("schema")))
+        problem = Problem(
+            f"has no manifest of schema {' or '.join(known)}",
+            str(folder / MANIFEST),
+            "a newer validator may have written it" if newer else "",
+        )
+        raise NoBundle(problem) if newer else BundleError(problem)
     if not isinstance(manifest.get("files"), dict):
         raise BundleError(Problem("lists no files", str(folder / MANIFEST)))
     while manifest["schema"] != SCHEMA:
@@ -244,7 +254,7 @@ def _verify_files(bundle: Bundle) -> list[Problem]:
     problems = [Problem("is not listed in the bundle's manifest", name) for name in extra]
     for name, entry in sorted(listed.items()):
         path = found.get(name)
-        if path is None or path.is_symlink():
+        if path is None or path.is_symlink() or not path.is_file():
             problems.append(Problem("is missing", name))
         elif not isinstance(entry, dict) or _digest(path) != entry.get("sha256"):
             problems.append(Problem("was changed since the bundle was written", name))
@@ -256,7 +266,7 @@ def _verify_files(bundle: Bundle) -> list[Problem]:
 def _beside(name: str, path: Path) -> bool:
     """Whether a file may be there without being listed."""
     review = re.fullmatch(rf"{REVIEWS}/\d{{4}}\.json", name)
-    return not path.is_symlink() and (name in (MANIFEST, STATEMENT, ENVELOPE) or review is not None)
+    return not path.is_symlink() and (name in (MANIFEST, STATEMENT, ENVELOPE, KEYLESS) or review is not None)
 
 
 def _digest(path: Path) -> str:
@@ -266,19 +276,31 @@ def _digest(path: Path) -> str:
 
 def _verify_verdict(bundle: Bundle) -> list[Problem]:
     try:
-        result = json.loads((bundle.folder / RESULT).read_bytes())
+        result = load_json(bundle.folder / RESULT)
         said = [Problem(text, RESULT) for text in does_not_follow(result)]
         if bundle.manifest["verdict"] != result["verdict"]:
             said.append(Problem("does not state the verdict of the result", MANIFEST))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except BundleError as error:
+        return [Problem(p.what, RESULT) for p in error.problems]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         return [Problem(f"cannot be read as a result ({type(error).__name__})", RESULT)]
     return said
 
 
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object in which no key stands twice: readers do not agree on which of them counts."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key stands twice")
+    return found
+
+
 def load_json(path: Path) -> dict[str, Any]:
     """A JSON object of a bundle; raises `BundleError` when it is none."""
+    if path.exists() and not path.is_file():
+        raise BundleError(Problem("is no regular file", str(path)))
     try:
-        value = json.loads(path.read_bytes())
+        value = json.loads(path.read_bytes(), object_pairs_hook=_once)
     except (OSError, ValueError, RecursionError) as error:
         raise BundleError(Problem(f"cannot be read ({type(error).__name__})", str(path))) from None
     if not isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Frames from a worker: a result is what was asked for, or a `ProtocolError`; nothing larger than what came."""
+"""Frames of the channel: a result is what was asked for, or a `ProtocolError`; nothing larger than what came."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ from collections.abc import Iterator
 from validator.run.channel import HEADER, Array, Call, Kind, ProtocolError, Result, pack_frame, unpack_header
 
 MODULES = ("validator.run.channel",)
+_ROOM = memoryview(bytes(range(256)) * 4)
 
 
 def seeds() -> Iterator[bytes]:
     views = tuple(Array(1, (2, 3), (12, 4), arena, 0) for arena in range(2))
+    array = Array(1, (2, 3), (12, 4), 0, 24)
     for parts in (
-        Call(((0, 0, 24), (1, 4096, 24)), views, True, True).pack(),
-        Result((Array(1, (2, 3), (12, 4), 0, 24),), (bytes(24),)).pack(),
-        Result((Array(1, (2, 3), (12, 4), 0, 24),), (bytes(24),), True).pack(),
+        Call(((0, 0, 24), (1, 256, 24)), views, True, True).pack(),
+        Result((array,), (bytes(24),)).pack(),
+        Result((array, array), (bytes(24), bytes(24)), True).pack(),
         Result((Array(0, (), (), form=4),), (b"",)).pack(),
         Result((), ()).pack(),
     ):
@@ -28,17 +30,18 @@ def one(data: bytes) -> None:
     except ProtocolError:
         pass
     payload = memoryview(data[HEADER.size :])
-    for room in (None, memoryview(bytes(24)), memoryview(bytes(512))):
+    for room in (None, _ROOM, _ROOM[:7]):
         try:
             result = Result.unpack(payload, room)
         except ProtocolError:
             continue
         assert len(result.data) == len(result.returns)
-        assert all(len(part) <= (len(room or b"") if result.in_room else len(payload)) for part in result.data)
         assert all(size >= 0 for array in result.returns for size in array.shape)
-        assert b"".join(map(bytes, result.pack())) == b"".join(map(bytes, Result.unpack(payload, room).pack()))
+        limit = len(payload) if not result.in_room else len(room or b"")
+        assert all(len(part) <= limit for part in result.data)
+        again = Result.unpack(memoryview(b"".join(map(bytes, result.pack()))), room)
+        assert (again.returns, list(map(bytes, again.data))) == (result.returns, list(map(bytes, result.data)))
     try:
-        call = Call.unpack(payload)
+        Call.unpack(payload)
     except ProtocolError:
         return
-    assert Call.unpack(memoryview(b"".join(map(bytes, call.pack())))) == call

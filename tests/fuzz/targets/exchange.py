@@ -11,10 +11,11 @@ from validator.run.sandbox import Outcome, Reply, _Exchange, _result
 
 MODULES = ("validator.run.sandbox", "validator.run.channel")
 _NONCES = (7, 8)
+_ROOM = memoryview(bytes(64))
 
 
 def seeds() -> Iterator[bytes]:
-    result = Result((bytes(4),), (Array(1, (1,), (4,), 0, 4),), (bytes(4),)).pack()
+    result = Result((Array(1, (1,), (4,), 0, 4),), (bytes(4),)).pack()
     good = [b"".join(map(bytes, pack_frame(Kind.RESULT, nonce, result))) for nonce in _NONCES]
     error = b"".join(map(bytes, pack_frame(Kind.ERROR, 7, [b"ValueError: \x1b[2J\xff"])))
     memory = b"".join(map(bytes, pack_frame(Kind.MEMORY, 8, [b""])))
@@ -42,7 +43,7 @@ def one(data: bytes) -> None:
         assert done
         assert len(exchange.replies) == len(_NONCES)
         for reply in exchange.replies:
-            judged = _result(reply, (4,))
+            judged = _result(reply, _ROOM)
             assert isinstance(judged, Reply)
             assert (judged.result is not None) == (judged.outcome is Outcome.OK)
             assert judged.outcome in (Outcome.OK, Outcome.ERROR, Outcome.MEMORY, Outcome.PROTOCOL)
