@@ -18,6 +18,7 @@ __all__ = ["confine"]
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS = 1, 4, 22, 38
 CLONE_NEWUTS, CLONE_NEWIPC, CLONE_NEWUSER, CLONE_NEWNET = 0x4000000, 0x8000000, 0x10000000, 0x40000000
 SECCOMP_KILL, SECCOMP_ERRNO, SECCOMP_ALLOW = 0x80000000, 0x00050000, 0x7FFF0000
+AF_UNIX = 1
 SYS_LANDLOCK = (444, 445, 446)
 """create_ruleset, add_rule, restrict_self: the same number on every architecture."""
 
@@ -29,6 +30,7 @@ _ARCHES: dict[str, tuple[int, dict[str, int]]] = {
             "process_vm_readv": 310, "process_vm_writev": 311, "kill": 62, "tkill": 200, "tgkill": 234,
             "pidfd_open": 434, "pidfd_send_signal": 424, "socket": 41, "setsid": 112, "setpgid": 109, "mount": 165,
             "bpf": 321, "io_uring_setup": 425, "keyctl": 250, "perf_event_open": 298, "unshare": 272, "setns": 308,
+            "connect": 42,
         },
     ),
     "aarch64": (
@@ -37,7 +39,7 @@ _ARCHES: dict[str, tuple[int, dict[str, int]]] = {
             "clone": 220, "clone3": 435, "execve": 221, "execveat": 281, "ptrace": 117, "process_vm_readv": 270,
             "process_vm_writev": 271, "kill": 129, "tkill": 130, "tgkill": 131, "pidfd_open": 434,
             "pidfd_send_signal": 424, "socket": 198, "setsid": 157, "setpgid": 154, "mount": 40, "bpf": 280,
-            "io_uring_setup": 425, "keyctl": 219, "perf_event_open": 241, "unshare": 97, "setns": 268,
+            "io_uring_setup": 425, "keyctl": 219, "perf_event_open": 241, "unshare": 97, "setns": 268, "connect": 203,
         },
     ),
 }  # fmt: skip
@@ -47,14 +49,17 @@ _REFUSED = ("tkill", "pidfd_open", "pidfd_send_signal", "socket", "setsid", "set
             "keyctl", "perf_event_open", "unshare", "setns")  # fmt: skip
 
 
-def confine(limits: dict[str, int], readable: list[str], writable: list[str]) -> dict[str, str]:
-    """Everything this machine offers; what is in force, by name. Call once, single-threaded."""
+def confine(limits: dict[str, int], readable: list[str], writable: list[str], device: bool = False) -> dict[str, str]:
+    """Everything this machine offers; what is in force, by name. Call once, single-threaded.
+
+    `device`: NVIDIA's driver makes a local socket when it starts (and finds nobody to connect it to).
+    """
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(PR_SET_PDEATHSIG, 9, 0, 0, 0)
     done = {"limits": _limit(limits), "namespaces": _namespaces(libc)}
     done["no-new-privileges"] = _ok(libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
     done["files"] = _landlock(libc, readable, writable)
-    done["system-calls"] = _seccomp(libc)
+    done["system-calls"] = _seccomp(libc, device)
     return done
 
 
@@ -123,8 +128,11 @@ def _landlock(libc: ctypes.CDLL, readable: list[str], writable: list[str]) -> st
     return "yes" if result == 0 else _ok(-1)
 
 
-def _seccomp(libc: ctypes.CDLL) -> str:
-    """No new process, no other program, no peeking into other processes, no signals but to itself."""
+def _seccomp(libc: ctypes.CDLL, local_sockets: bool = False) -> str:
+    """No new process, no other program, no peeking into other processes, no signals but to itself.
+
+    `local_sockets`: a local socket may be made; it cannot be connected.
+    """
     machine = platform.machine() if struct.calcsize("P") == 8 else ""
     if machine not in _ARCHES:
         return f"no: not supported on {machine or '32 bit'}"
@@ -134,15 +142,19 @@ def _seccomp(libc: ctypes.CDLL) -> str:
     code = [(load, 0, 0, 4), (equal, 1, 0, arch), (back, 0, 0, SECCOMP_KILL), (load, 0, 0, 0)]
     if machine == "x86_64":  # the x32 table has other numbers for the same calls
         code += [(at_least, 0, 1, 0x40000000), (back, 0, 0, SECCOMP_KILL)]
-    for names, action in ((_KILLED, SECCOMP_KILL), (_REFUSED, eperm), (("clone3",), enosys)):
+    refused = tuple(name for name in _REFUSED if name != "socket" or not local_sockets)
+    nobody = (("connect",), SECCOMP_ERRNO | errno.ECONNREFUSED)
+    for names, action in ((_KILLED, SECCOMP_KILL), (refused, eperm), (("clone3",), enosys), nobody):
         for name in names:
             if name in numbers:
                 code += [(equal, 0, 1, numbers[name]), (back, 0, 0, action)]
     # Threads are fine (CLONE_THREAD), processes are not; clone3 hides its flags in memory, so libc must use clone.
     code += [(equal, 0, 4, numbers["clone"]), (load, 0, 0, 16), (all_bits, 1, 0, 0x10000), (back, 0, 0, SECCOMP_KILL)]
     code += [(back, 0, 0, SECCOMP_ALLOW)]
-    for name in ("kill", "tgkill"):  # abort() and faults of its own still work
-        code += [(equal, 0, 4, numbers[name]), (load, 0, 0, 16), (equal, 1, 0, os.getpid()), (back, 0, 0, eperm)]
+    # abort() and faults of its own still work.
+    only = {"kill": os.getpid(), "tgkill": os.getpid(), **({"socket": AF_UNIX} if local_sockets else {})}
+    for name, first in only.items():
+        code += [(equal, 0, 4, numbers[name]), (load, 0, 0, 16), (equal, 1, 0, first), (back, 0, 0, eperm)]
         code += [(back, 0, 0, SECCOMP_ALLOW)]
     code.append((back, 0, 0, SECCOMP_ALLOW))
     program = b"".join(struct.pack("<HBBI", *line) for line in code)

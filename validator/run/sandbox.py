@@ -330,7 +330,7 @@ class Worker:
         """What the worker must see of the machine, and its limits."""
         adapter = self.adapter
         seen = [f"read={path}" for path in adapter.readable] + [f"write={path}" for path in adapter.open_files]
-        return [*seen, *self.limits.arguments(adapter)]
+        return [*seen, *(["device=yes"] if adapter.gpu else []), *self.limits.arguments(adapter)]
 
     def _order(self) -> bytes:
         """What the worker shall load, and how."""

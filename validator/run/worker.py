@@ -248,8 +248,8 @@ def main() -> None:
     pairs = [(name, value) for name, _, value in (setting.partition("=") for setting in settings)]
     readable += [value for name, value in pairs if name == "read"]
     writable = [home, *(value for name, value in pairs if name == "write")]
-    limits = {name: int(value) for name, value in pairs if name not in ("read", "write")}
-    done = confinement.confine(limits, readable, writable)
+    limits = {name: int(value) for name, value in pairs if name not in ("read", "write", "device")}
+    done = confinement.confine(limits, readable, writable, device=("device", "yes") in pairs)
     ctypes.util.find_library = lambda name: None  # it would start ldconfig, which ends this process
     worker = Worker(channel, connection, int(pool), tree)
     worker.send(channel.Kind.READY, 0, ["\n".join(f"{k}={v}" for k, v in done.items()).encode()])

@@ -29,6 +29,9 @@ _DEVICE_NODES = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "
 _DRIVER_FILES = ("/proc/driver/nvidia", "/proc/devices", "/proc/self", "/proc/sys/vm", "/sys/module/nvidia",
                  "/sys/bus/pci", "/etc/alternatives", "/usr/local/cuda", "/usr/local/nvidia")  # fmt: skip
 
+_DRIVER_WRITES = ("/proc/self",)
+"""The worker's own process: the driver names its threads there."""
+
 
 @dataclass(frozen=True, slots=True)
 class Adapter:
@@ -53,7 +56,7 @@ class Adapter:
     @property
     def open_files(self) -> tuple[str, ...]:
         """Files that the worker may read and write besides its own folder."""
-        return tuple(path for path in _DEVICE_NODES if os.path.exists(path)) if self.gpu else ()
+        return (*(path for path in _DEVICE_NODES if os.path.exists(path)), *_DRIVER_WRITES) if self.gpu else ()
 
     @property
     def readable(self) -> tuple[str, ...]:
