@@ -13,7 +13,8 @@ from pathlib import Path
 from validator.demo import DAY, SCENARIOS, SEED, build_repository
 from validator.pipeline import Options, check
 from validator.report.bundle import bundle_files
-from validator.verdict.bundle import ENVIRONMENT, RESULT, dump, write_bundle
+from validator.verdict.attest import statement
+from validator.verdict.bundle import ENVIRONMENT, RESULT, STATEMENT, dump, write_bundle
 
 HERE = Path(__file__).parent / "bundles"
 
@@ -27,7 +28,13 @@ def main() -> None:
         environment = json.loads(files[ENVIRONMENT])
         environment |= {"python": "3", "platform": "Linux", "repository": "/repository", "seconds": 1.0}
         kept = {name: data for name, data in files.items() if name == RESULT or name.startswith("excerpts/")}
-        write_bundle(HERE / scenario.name, {**kept, ENVIRONMENT: dump(environment)}, result.verdict.value)
+        about = json.loads(files[RESULT])
+        write_bundle(
+            HERE / scenario.name,
+            {**kept, ENVIRONMENT: dump(environment)},
+            result.verdict.value,
+            lambda manifest, about=about: {STATEMENT: dump(statement(manifest, about))},  # type: ignore[misc]
+        )
 
 
 if __name__ == "__main__":
