@@ -58,8 +58,9 @@ class Piece:
         self.positions = positions
         """Which threads of the instruction these are; None: all."""
 
-    def keep(self, mask: Array) -> Piece:
-        at = np.flatnonzero(mask)
+    def keep(self, chosen: Array) -> Piece:
+        """The threads that a mask or an index array chooses."""
+        at = np.flatnonzero(chosen) if chosen.dtype == bool else chosen
         positions = at if self.positions is None else self.positions[at]
         return Piece(self.region, self.threads[at], self.offsets[at], positions)
 
@@ -137,8 +138,8 @@ def _inside(m: Machine, piece: Piece, touch: Touch) -> Piece | None:
         if low < 0 or region.begin or region.variables:
             inside = offsets % region.stride
             wrong = (offsets < 0) | (inside < region.begin) | (inside + size > region.limit)
-    elif low < 0 or high + size > region.size:
-        wrong = (offsets < 0) | (offsets + size > region.size)
+    elif low < region.begin or high + size > region.size:
+        wrong = (offsets < region.begin) | (offsets + size > region.size)
     if wrong is not None and wrong.any():
         _report_bounds(m, piece, wrong, touch)
         piece = piece.keep(~wrong)
@@ -418,7 +419,7 @@ def _write(m: Machine, piece: Piece, touch: Touch, values: list[Array]) -> None:
     if region.tracked:
         _check_collision(m, piece, touch, values)
     if touch.strong:
-        m.published.publish(m, piece, touch)
+        m.published.publish(m, piece, touch, None)
 
 
 def _early_write(
@@ -458,7 +459,8 @@ def _check_write(m: Machine, piece: Piece, touch: Touch, values: list[Array]) ->
         if wrong is not None:
             _report_pair(m, HazardKind.RACE, piece, wrong, readers, touch, "nothing orders this write behind the read")
             break
-    records = record(piece.threads, m.order.clock[piece.threads], touch.index, touch.strong)
+    clocks = m.order.clocks_for(piece.threads, touch.strong and not touch.releases)
+    records = record(piece.threads, clocks, touch.index, touch.strong)
     shadow.writer[granules] = records if granules.ndim == 1 else records[:, None]
     shadow.reader[granules] = 0
     shadow.first_reader[granules] = 0
@@ -519,14 +521,10 @@ def _modify(m: Machine, piece: Piece, touch: Touch, operands: list[Array], combi
                 at = np.flatnonzero(mask)
                 found[at] = _rounds(which, piece.keep(mask), touch, [o[at] for o in operands], combine, m)
             return found
-    if touch.strong and touch.reads:
-        m.published.observe_atomic(m, piece, touch)
     if region.tracked:
         _check_atomic(m, piece, touch)
     region.stores += 1
-    found = _rounds(views, piece, touch, operands, combine, m)
-    m.published.publish(m, piece, touch)
-    return found
+    return _rounds(views, piece, touch, operands, combine, m)
 
 
 def _rounds(
@@ -540,10 +538,12 @@ def _rounds(
     for round_ in range(int(turn.max()) + 1):
         at = np.flatnonzero(turn == round_)
         place = where[at]
+        m.published.observe_atomic(m, piece, touch, at)
         found[at] = view[place]
         view[place] = new = combine(view[place], [o[at] for o in operands])
         if (new != found[at]).any():
             m.version += 1
+        m.published.publish(m, piece, touch, at)
     return found
 
 
@@ -570,5 +570,6 @@ def _check_atomic(m: Machine, piece: Piece, touch: Touch) -> None:
             break
     if not piece.region.initialised:
         _initialised(m, piece, touch, shadow.writer[granules])
-    records = record(piece.threads, m.order.clock[piece.threads], touch.index, True)
+    clocks = m.order.clocks_for(piece.threads, not touch.releases)
+    records = record(piece.threads, clocks, touch.index, True)
     shadow.writer[granules] = records if granules.ndim == 1 else records[:, None]

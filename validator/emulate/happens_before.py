@@ -62,6 +62,15 @@ class HappensBefore:
         visible: Array = clock <= self.fenced[reader, writer // self.group]
         return visible
 
+    def clocks_for(self, threads: Array, strong: bool) -> Array:
+        """The clock that a write is remembered with. A strong write behind a fence is part of what the fence
+        releases: whoever acquires it through that very word is ordered behind the write too."""
+        clocks: Array = self.clock[threads]
+        if not strong or not self.fine:
+            return clocks
+        fenced = self.released[threads, threads // self.group]
+        return np.where(fenced > 0, np.minimum(fenced, clocks), clocks)
+
     # --- rows: what a thread knows, itself included ------------------------------------------------------------------
 
     def _with_self(self, threads: Array) -> Array:

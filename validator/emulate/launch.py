@@ -23,7 +23,7 @@ from validator.manifest.contract import Argument, KernelContract, Role
 from validator.ordering.program import Parameter
 from validator.ordering.ptx import PtxProgram
 
-__all__ = ["Prepared", "prepare"]
+__all__ = ["Prepared", "check_shape", "prepare", "tensor_map"]
 
 MOST_THREADS = 1 << 18
 """Threads of a launch that are run at once."""
@@ -106,7 +106,7 @@ class Prepared:
             regions.append(region)
         block = pack(self.launchable, addresses, lambda address, geometry: bytes(MAP_BYTES)).block
         named = {r.name: r for r in regions}
-        maps = {offset: _tensor_map(named[name], said) for offset, name, said in self.launchable.maps}
+        maps = {offset: tensor_map(named[name], said) for offset, name, said in self.launchable.maps}
         return Memory(regions, block, late_flags, published, flags, maps)
 
     def _region(self, buffer: Buffer, addresses: Mapping[str, int]) -> Region:
@@ -130,7 +130,7 @@ class Prepared:
         return raw
 
 
-def _tensor_map(region: Region, said: Geometry) -> TensorMap:
+def tensor_map(region: Region, said: Geometry) -> TensorMap:
     element = _ELEMENTS[said.kind]
     return TensorMap(
         region,

@@ -164,7 +164,7 @@ class Machine:
         self.shared = self._partitioned("shared memory", Space.SHARED, self._shared_end(), self.ctas)
         self.local = self._partitioned("local memory", Space.LOCAL, code.layout.local_size, total)
         self._name_parts()
-        if code.fine or code.noncoherent:
+        if code.shares:
             for region in self.globals.values():
                 if region.tracked:
                     region.earlier()

@@ -42,11 +42,14 @@ class Published:
 
     # --- publishing -------------------------------------------------------------------------------------------------
 
-    def publish(self, m: Machine, piece: Piece, touch: Touch) -> None:
-        """A strong store or atomic: with release what the thread knows, else what its last fence covered."""
+    def publish(self, m: Machine, piece: Piece, touch: Touch, at: Array | None) -> None:
+        """A strong store or atomic: with release what the thread knows, else what its last fence covered.
+
+        `at`: which threads of the piece; None: all.
+        """
         if not m.order.fine:
             return
-        threads = piece.threads
+        threads, offsets = (piece.threads, piece.offsets) if at is None else (piece.threads[at], piece.offsets[at])
         if touch.releases:
             known, fenced = m.order.rows(threads)
             seen = m.seen[threads]
@@ -54,7 +57,7 @@ class Published:
             known, fenced, seen = m.order.released[threads], m.order.fenced[threads], m.seen_released[threads]
         wide = touch.scope in _WIDE
         key = id(piece.region)
-        for row, offset in enumerate(piece.offsets.tolist()):
+        for row, offset in enumerate(offsets.tolist()):
             self._put(key, offset, known[row], fenced[row], int(seen[row]), wide, int(threads[row]) // m.per_cta, touch)
         if touch.releases:
             m.order.tick(threads)
@@ -81,8 +84,11 @@ class Published:
         if self._words:
             self._take(m, piece, touch)
 
-    def observe_atomic(self, m: Machine, piece: Piece, touch: Touch) -> None:
-        """The load half of an atomic, before it is executed."""
+    def observe_atomic(self, m: Machine, piece: Piece, touch: Touch, at: Array) -> None:
+        """The load half of an atomic, before it is executed by the threads `at` of the piece."""
+        if not self._words and not m.flag_bits:
+            return
+        piece = piece.keep(at)
         bit = m.flag_bits.get(piece.region.name)
         if bit is not None:
             self._external(m, piece, touch, gather(piece.region.views, piece.offsets, touch.width, 1), bit)

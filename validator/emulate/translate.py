@@ -67,6 +67,7 @@ _MEMBERS = ("shfl", "vote", "match", "redux", "elect")
 _FINE_WORDS = frozenset(
     ("release", "acquire", "acq_rel", "sc", "mbarrier", "bulk", "arrive", "cluster", "commit_group", "proxy")
 )
+_SHARED_WORDS = frozenset(("nc", "volatile", "relaxed", "mmio"))
 
 
 @dataclass(slots=True)
@@ -90,8 +91,8 @@ class Code:
     layout: Layout
     fine: bool
     """Whether it synchronises by more than barriers of whole CTAs and warps."""
-    noncoherent: bool
-    """Whether it has non-coherent loads."""
+    shares: bool
+    """Whether it has accesses that may see what was there before a store: old bytes are kept for them."""
     exit_index: int
     decoded: Decoded
     unsupported: Counter[str] = field(default_factory=Counter)
@@ -111,7 +112,7 @@ def translate(decoded: Decoded, layout: Layout, hoisted: frozenset[int] = frozen
         registers=decoded.registers,
         layout=layout,
         fine=any(_is_fine(i) for i in instructions),
-        noncoherent=any("nc" in i.words for i in instructions),
+        shares=any(_is_fine(i) or _shares(i) for i in instructions),
         exit_index=exits[0] if exits else 0,
         decoded=decoded,
         unsupported=unsupported,
@@ -124,6 +125,10 @@ def _is_fine(i: Instruction) -> bool:
     if i.base in ("bar", "barrier"):
         return not ("sync" in i.words and len(i.operands) < 2) and "warp" not in i.words
     return i.base in ("ld", "st", "atom", "red", "cp") and not _FINE_WORDS.isdisjoint(i.words)
+
+
+def _shares(i: Instruction) -> bool:
+    return i.base in ("atom", "red") or (i.base in ("ld", "st") and not _SHARED_WORDS.isdisjoint(i.words))
 
 
 def _segment(segment: Segment, context: Context, unsupported: Counter[str], count: int) -> CodeSegment:

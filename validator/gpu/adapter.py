@@ -22,8 +22,9 @@ from typing import Any, NoReturn
 import numpy as np
 
 from validator.errors import Problem
-from validator.gpu.driver import Device, DeviceError, Function, Launch, NotHere, Parameter, Parameters, open_device
-from validator.gpu.placement import Copy, Placements
+from validator.gpu.driver import Device, DeviceError, Function, Launch, NotHere, Parameters, open_device
+from validator.gpu.frame import Slot
+from validator.gpu.placement import Copy, Placed, Placements
 from validator.gpu.sources import CompileError, image_of
 from validator.gpu.tensormap import encode, geometry
 from validator.gpu.values import scalar_bytes
@@ -178,9 +179,9 @@ class Kernel:
 
 def parameter_block(
     said: Sequence[Said],
-    slots: Sequence[Parameter],
+    slots: Sequence[Slot],
     given: Mapping[str, Any],
-    copies: Mapping[str, Copy],
+    copies: Mapping[str, Placed],
     encoded: Callable[[Said, Any, int], bytes],
 ) -> Parameters:
     """Every argument's bytes in its place. Raises `CompileError` where a value does not fit."""
@@ -206,7 +207,7 @@ def parameter_block(
     return Parameters(bytes(block), [slot.offset for slot in slots])
 
 
-def _step(stride: str, copies: Mapping[str, Copy]) -> int:
+def _step(stride: str, copies: Mapping[str, Placed]) -> int:
     name, _, axis = stride.rpartition(".")
     return copies[name].steps[int(axis)]
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from validator.gpu.driver import Device
 from validator.gpu.guarded import Guarded, guarded
 
-__all__ = ["Arena", "Copy", "Placements", "arena_of", "distance"]
+__all__ = ["Arena", "Copy", "Placed", "Placements", "arena_of", "distance"]
 
 ALIGNMENT = 256
 """Bytes: what every allocator gives."""
@@ -51,6 +51,15 @@ def arena_of(array: Any) -> Arena:
     offset = int(array.ctypes.data - memory.ctypes.data)
     last = sum((n - 1) * s for n, s in zip(array.shape, array.strides, strict=True)) if array.size else -array.itemsize
     return Arena(memory, offset, offset + int(last) + array.itemsize)
+
+
+class Placed(Protocol):
+    """Where an array lies for a kernel."""
+
+    @property
+    def address(self) -> int: ...
+    @property
+    def steps(self) -> tuple[int, ...]: ...
 
 
 @dataclass(frozen=True, slots=True)

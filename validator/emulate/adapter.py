@@ -1,0 +1,258 @@
+"""The worker's adapter for compiled PTX on a CPU: every call is one launch under a plan drawn against the kernel.
+
+The first call is in order with everything late that may be late; later calls draw schedules as well. A hazard makes
+the call raise, with its story: the candidate failed, whatever it computed.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from validator.emulate.adversary import Plan, draw_plan
+from validator.emulate.errors import EmulateError
+from validator.emulate.explain import headline
+from validator.emulate.hoisted import beside, hoisted_loads
+from validator.emulate.launch import check_shape, tensor_map
+from validator.emulate.layout import FIRST_BUFFER, WINDOW_MIDDLE
+from validator.emulate.machine import Machine, Memory, Shape, Unexecutable
+from validator.emulate.memory import POISON, WINDOW_BITS, Region
+from validator.emulate.run import compile_kernel
+from validator.errors import Problem
+from validator.gpu.adapter import NotRunHere, Said, parameter_block
+from validator.gpu.placement import Arena, arena_of
+from validator.gpu.tensormap import BYTES as MAP_BYTES
+from validator.gpu.tensormap import geometry
+from validator.manifest.contract import Role
+from validator.ordering.ptx import PtxProgram, read_ptx
+
+__all__ = ["Fault", "Kernel", "load"]
+
+LARGEST_FILE = 1 << 27
+_MAP_TYPES = {8: "UINT8", 16: "UINT16", 32: "UINT32", 64: "UINT64"}
+
+
+class Fault(EmulateError):
+    """The kernel met a hazard."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Placed:
+    """An array as a region, and where it came from."""
+
+    region: Region
+    address: int
+    """Of the array's first element."""
+    steps: tuple[int, ...]
+    """Elements between two positions along each axis."""
+    arena: Arena
+    start: int
+    """Byte of the arena that is byte 0 of the region."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Argument:
+    """What the contract says of an argument, beyond what `Said` keeps."""
+
+    role: Role | None
+    guarded_by: str | None
+    inplace: bool
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> _Argument:
+        role = row.get("role")
+        return cls(None if role is None else Role(role), row.get("guarded_by"), bool(row.get("inplace")))
+
+    @property
+    def produced(self) -> bool:
+        return self.role is None or (self.role.memory and not self.role.static)
+
+
+def load(target: str, tree: str, options: Mapping[str, str]) -> Callable[..., None]:
+    """The kernel of `path:name` below `tree`; `name` may be a glob over mangled names.
+
+    Options as `validator.gpu.adapter` takes them, and `seed`. Raises `EmulateError` or `PtxError` for a file that holds
+    no such kernel.
+    """
+    path, _, name = target.rpartition(":")
+    root = Path(tree).resolve()
+    file = (root / path).resolve()
+    if not file.is_relative_to(root):
+        raise EmulateError(Problem(f"{path} is outside of the tree"))
+    if file.suffix != ".ptx":
+        raise NotRunHere(f"{path} is no PTX")
+    if file.stat().st_size > LARGEST_FILE:
+        raise EmulateError(Problem(f"{path} has more than {LARGEST_FILE:,} bytes"))
+    data = file.read_bytes()
+    program = _named(read_ptx(data, path).programs, name, path)
+    rows = json.loads(options["parameters"])
+    cubin = beside(file)
+    hoisted = hoisted_loads(data, path, program, cubin) if cubin is not None else None
+    return Kernel(program, data, rows, hoisted, pdl=options.get("pdl") == "yes", seed=int(options.get("seed", "0")))
+
+
+def _named(programs: Sequence[PtxProgram], name: str, path: str) -> PtxProgram:
+    """The kernel of this name, or the only one that the name means."""
+    inside = f"{len(name)}{name}"
+    exact = [p for p in programs if p.name == name]
+    found = exact or [p for p in programs if fnmatch.fnmatchcase(p.name, name) or inside in p.name]
+    if len(found) != 1:
+        listed = ", ".join(p.name for p in programs[:8])
+        raise EmulateError(Problem(f"{len(found)} kernels are meant by {name!r}; there are {listed}", path))
+    return found[0]
+
+
+@dataclass
+class Kernel:
+    """A kernel as a callable on arrays and numbers; outputs are filled in place."""
+
+    program: PtxProgram
+    data: bytes
+    """The file."""
+    rows: Sequence[Mapping[str, Any]]
+    """What is said of each argument of a call."""
+    hoisted: frozenset[int] | None = None
+    """Loads that the machine code beside it executes before the wait; None: no machine code is known."""
+    pdl: bool = False
+    seed: int = 0
+    plan: Plan | None = None
+    """Used for every call; None: drawn."""
+    calls: int = 0
+    last: Machine | None = field(default=None, repr=False)
+    """The machine of the last call, for whoever wants to look."""
+
+    def __post_init__(self) -> None:
+        self.code = compile_kernel(self.program, self.data, self.hoisted or frozenset())
+        self._said = [Said.of(row) for row in self.rows]
+        self._about = [_Argument.of(row) for row in self.rows]
+        named, slots = {s.parameter for s in self._said}, len(self.program.parameters)
+        if named != set(range(slots)):
+            raise EmulateError(Problem(f"the contract lists {len(named)} parameters, {self.program.name} has {slots}"))
+
+    def __call__(self, *args: Any, launch: Mapping[str, Any]) -> None:
+        """`launch`: `grid`, `block`, `shared`, `cluster`. Raises `Fault` for a hazard, `NotRunHere` for what cannot be
+        executed."""
+        shape = Shape(launch["grid"], launch["block"], launch["cluster"] or (1, 1, 1), launch["shared"], self.pdl)
+        if 0 in (*shape.grid, *shape.block):
+            return
+        wrong = check_shape(shape, self.program)
+        if wrong:
+            raise NotRunHere(wrong)
+        plan = self.plan or draw_plan(self.seed, self.calls, self.hoisted is None)
+        self.calls += 1
+        given = {s.name: value for s, value in zip(self._said, args, strict=True)}
+        placed = self._place(given, plan)
+        machine = self.last = Machine(self.code, shape, self._memory(given, placed, plan), plan)
+        try:
+            machine.run()
+        except Unexecutable as reason:
+            raise NotRunHere(f"{self.program.name}: {reason.args[0]} is not executed here") from None
+        for one in placed.values():
+            _write_back(one)
+        faults = [h for h in machine.hazards if not h.unsettled]
+        if faults:
+            raise Fault(Problem(headline(faults[0], self.code.decoded)))
+
+    # --- memory -----------------------------------------------------------------------------------------------------
+
+    def _place(self, given: Mapping[str, Any], plan: Plan) -> dict[str, _Placed]:
+        """A region for every array; arrays that are one memory share theirs."""
+        placed: dict[str, _Placed] = {}
+        known: dict[tuple[int, int, int], Region] = {}
+        rng = np.random.default_rng([plan.seed, 2])
+        for number, (said, about) in enumerate(zip(self._said, self._about, strict=True)):
+            if not said.memory:
+                continue
+            array = given[said.name]
+            arena = arena_of(array)
+            start = arena.offset - arena.offset % 16
+            key = arena.key, arena.offset, arena.end
+            region = known.get(key)
+            if region is None:
+                region = known[key] = self._region(said.name, about, arena, number, plan, rng, array.itemsize)
+            address = region.base + arena.offset - start
+            steps = tuple(s // array.itemsize for s in array.strides)
+            placed[said.name] = _Placed(region, address, steps, arena, start)
+        return placed
+
+    def _region(
+        self, name: str, about: _Argument, arena: Arena, number: int, plan: Plan, rng: np.random.Generator, item: int
+    ) -> Region:
+        start = arena.offset - arena.offset % 16
+        raw = arena.memory[start : arena.end]
+        base = (FIRST_BUFFER + number << WINDOW_BITS) + WINDOW_MIDDLE
+        tracked = about.role not in (Role.WEIGHT, Role.STABLE)
+        region = Region(name, len(raw), base=base, role=about.role, declared=about.role is not None, tracked=tracked)
+        region.begin, region.guards = arena.offset - start, about.guarded_by
+        region.data[: len(raw)] = raw
+        if about.role is Role.OUTPUT and not about.inplace:
+            region.initialised = False
+            region.data[:] = POISON
+        events = self._events(about)
+        if events and not plan.friendly and plan.only in (None, name):
+            region.late = events
+            region.stale = _previous(region.data, item, rng)
+        return region
+
+    def _events(self, about: _Argument) -> int:
+        late = self.pdl and about.produced and about.role not in (Role.FLAG, Role.MAILBOX)
+        return (1 if late else 0) | self._flags().get(about.guarded_by or "", 0)
+
+    def _flags(self) -> dict[str, int]:
+        guards = {about.guarded_by for about in self._about}
+        names = [
+            s.name for s, a in zip(self._said, self._about, strict=True) if a.role is Role.FLAG and s.name in guards
+        ]
+        return {name: 1 << (number + 1) for number, name in enumerate(names[:62])}
+
+    def _memory(self, given: Mapping[str, Any], placed: Mapping[str, _Placed], plan: Plan) -> Memory:
+        maps = {}
+
+        def encode(said: Said, array: Any, address: int) -> bytes:
+            try:
+                found = geometry(array.dtype.name, array.shape, said.box or (), said.swizzle)
+            except ValueError as error:
+                raise NotRunHere(f"{said.name} is no tensor map for this call: {error}") from None
+            slot = self.program.parameters[said.parameter]
+            maps[slot.offset + (said.offset or 0)] = tensor_map(placed[said.name].region, found)
+            return bytes(MAP_BYTES)
+
+        block = parameter_block(self._said, self.program.parameters, given, placed, encode)
+        regions = list({id(p.region): p.region for p in placed.values()}.values())
+        flags, late, published = self._flags(), [], {}
+        for region in regions:
+            if region.name in flags and not plan.friendly:
+                published[region.name] = region.data.tobytes()
+                region.data[:] = 0
+                late.append(region)
+            region.stale = np.zeros_like(region.data) if region.name in flags else region.stale
+        return Memory(regions, block.block, late, published, flags, maps)
+
+
+def _previous(data: np.ndarray, item: int, rng: np.random.Generator) -> np.ndarray:
+    """The previous step's contents: the same values in other places, so that they keep to the argument's domain."""
+    elements = data[: len(data) - len(data) % item].reshape(-1, item)
+    found = data.copy()
+    if len(elements) > 1:
+        shift = int(rng.integers(1, len(elements)))
+        found[: elements.size] = np.roll(elements, shift, axis=0).ravel()
+    return found
+
+
+def _write_back(placed: _Placed) -> None:
+    if placed.region.stores:
+        size = placed.region.size
+        untouched = placed.region.shadow is not None and not placed.region.initialised
+        target = placed.arena.memory[placed.start : placed.start + size]
+        if not untouched:
+            target[placed.region.begin :] = placed.region.data[placed.region.begin : size]
+            return
+        shadow = placed.region.records()
+        written = np.repeat(shadow.writer != 0, 1 << shadow.shift)[:size]
+        np.copyto(target, placed.region.data[:size], where=written)

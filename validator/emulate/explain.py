@@ -1,0 +1,148 @@
+"""A failure as a story: what happened, thread by thread and line by line, in a dozen steps at most."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from validator.emulate.adversary import Plan
+from validator.emulate.hazard import Hazard, HazardKind, Place
+from validator.emulate.program import Decoded
+from validator.emulate.run import Difference, Outcome, Report
+from validator.emulate.story import StaleRead
+
+__all__ = ["Step", "explain", "headline"]
+
+MOST_STEPS = 12
+
+_WORDS = {
+    HazardKind.EARLY_READ: "reads {what} before the wait that orders it behind the launches that write it",
+    HazardKind.EARLY_WRITE: "writes {what} before the wait: the launches before may still use it and write it later",
+    HazardKind.EARLY_ATOMIC: "updates {what} before the wait: the launches before may still write it",
+    HazardKind.EARLY_COPY: "starts an asynchronous copy of {what} before the wait",
+    HazardKind.MOVABLE_READ: "reads {what}, which changes during the kernel's life, with a non-coherent load",
+    HazardKind.UNDECLARED: "touches {what} before the wait; the contract gives it no role",
+    HazardKind.LEAVES_WITHOUT_WAIT: "triggers dependants and leaves without a wait",
+    HazardKind.NOT_ACQUIRED: "reads {what} without having acquired the flag that publishes it",
+    HazardKind.NONCOHERENT: "reads {what} with a non-coherent load although this kernel writes it",
+    HazardKind.COPY_NOT_WAITED: "reads {what} while an asynchronous copy to it is under way",
+    HazardKind.COPY_SOURCE_CHANGED: "writes {what} while an asynchronous copy may still read it",
+    HazardKind.PROXY: "copies {what} through the async proxy, which does not see the write",
+    HazardKind.RACE: "touches {what} in a race",
+    HazardKind.OUT_OF_BOUNDS: "leaves the bounds of {what}",
+    HazardKind.MISALIGNED: "accesses {what} misaligned",
+    HazardKind.UNINITIALISED: "reads {what}, which nobody wrote",
+    HazardKind.OVERFLOW: "computes an address that overflows",
+    HazardKind.BARRIER_DIVERGENCE: "comes to a barrier without the rest of its warp",
+    HazardKind.DEADLOCK: "waits for ever",
+    HazardKind.LIVELOCK: "polls for ever",
+    HazardKind.ENDLESS: "does not come to an end",
+    HazardKind.TRAP: "traps",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of the story, for text and for a picture."""
+
+    text: str
+    kind: str
+    """launch, wait, access, other, value, result."""
+    cta: int | None = None
+    thread: int | None = None
+    where: str = ""
+    """Source line or PTX line."""
+    instruction: str = ""
+
+
+def headline(hazard: Hazard, decoded: Decoded) -> str:
+    """One sentence."""
+    place = hazard.place
+    where = decoded.line(place.index)
+    what = _WORDS[hazard.kind].format(what=_memory(hazard.memory, hazard.offset))
+    text = f"{hazard.kind.value}: thread {place.thread} of CTA {place.cta} {what} ({where})"
+    if hazard.other is not None:
+        line, thread, cta = decoded.line(hazard.other.index), hazard.other.thread, hazard.other.cta
+        text += f"; the other place is {line}, thread {thread} of CTA {cta}"
+    return f"{text}: {hazard.detail}" if hazard.detail else text
+
+
+def _memory(name: str, offset: int | None) -> str:
+    if not name:
+        return "memory"
+    return f"{name!r}" if offset is None else f"{name!r} at byte {offset}"
+
+
+def explain(report: Report, decoded: Decoded) -> list[Step]:
+    """The first failure of a report; empty where there is none."""
+    outcome = report.failing
+    if outcome is None:
+        return []
+    return list(_steps(report, outcome, decoded))[:MOST_STEPS]
+
+
+def _steps(report: Report, outcome: Outcome, decoded: Decoded) -> Iterator[Step]:
+    yield from _liberties(outcome.plan)
+    hazards = sorted((h for h in outcome.hazards if not h.unsettled), key=lambda h: h.place.index)
+    for hazard in hazards[:3]:
+        yield _at("access", hazard.place, headline(hazard, decoded), decoded)
+        if hazard.other is not None:
+            yield _at("other", hazard.other, "the access it conflicts with", decoded)
+        stale = outcome.stale.get(hazard.place.index)
+        if stale is not None:
+            yield _value(stale, outcome, decoded)
+    if len(hazards) > 3:
+        yield Step(f"{len(hazards) - 3} more hazards follow", "access")
+    for difference in report.differences[:2]:
+        yield _result(difference, outcome, decoded)
+    if not report.differences:
+        yield Step("no result differs in this run: the order that would show it was not drawn", "result")
+
+
+def _liberties(plan: Plan) -> Iterator[Step]:
+    if plan.late:
+        which = plan.only or "every buffer that earlier launches write"
+        yield Step(f"{which} holds the previous step's values until a thread is ordered behind them", "launch")
+    if plan.classes > 1:
+        what = "CTAs" if plan.by_cta else "warps"
+        switches = f", changing places after {', '.join(map(str, plan.switches))} steps" if plan.switches else ""
+        yield Step(
+            f"{what} run in {plan.classes} drawn groups, one after the other{switches} (seed {plan.seed})", "launch"
+        )
+
+
+def _at(kind: str, place: Place, text: str, decoded: Decoded) -> Step:
+    instruction = decoded.program.text(place.index)
+    return Step(text, kind, place.cta, place.thread, str(decoded.line(place.index)), instruction)
+
+
+def _value(stale: StaleRead, outcome: Outcome, decoded: Decoded) -> Step:
+    machine = outcome.machine
+    per_cta = machine.per_cta if machine is not None else 1
+    digits = 2 * stale.width
+    place = f"{stale.memory!r} at byte {stale.offset}"
+    text = f"it got 0x{stale.got:0{digits}x} from {place}; the true value is 0x{stale.true:0{digits}x}"
+    return Step(text, "value", stale.thread // per_cta, stale.thread % per_cta, str(decoded.line(stale.index)))
+
+
+def _result(difference: Difference, outcome: Outcome, decoded: Decoded) -> Step:
+    got, expected = difference.got.hex(" ", 4), difference.expected.hex(" ", 4)
+    share = f"{difference.count:,} of {difference.size:,} bytes"
+    writer = _writer(difference, outcome, decoded)
+    first = f"first at byte {difference.first}: {got} instead of {expected}{writer}"
+    return Step(f"{difference.buffer!r} comes out wrong in {share}, {first}", "result")
+
+
+def _writer(difference: Difference, outcome: Outcome, decoded: Decoded) -> str:
+    """Who wrote the first wrong byte."""
+    machine = outcome.machine
+    if machine is None:
+        return ""
+    region = next((r for r in machine.memory.buffers if r.name == difference.buffer), None)
+    if region is None or region.shadow is None:
+        return ""
+    record = int(region.shadow.writer[difference.first >> region.shadow.shift])
+    if not record:
+        return ""
+    place = machine.place(record & ((1 << 18) - 1), (record >> 40) - 1)
+    return f", written by thread {place.thread} of CTA {place.cta} ({decoded.line(place.index)})"

@@ -1,0 +1,68 @@
+"""Loads that ptxas moved above the wait: found by auditing the machine code beside the PTX, named by program index."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from validator.manifest.contract import KernelContract
+from validator.ordering.artifacts import Artifact, audit_artifacts
+from validator.ordering.program import Isa
+from validator.ordering.ptx import PtxProgram
+from validator.ordering.result import AccessRow, KernelAudit
+
+__all__ = ["beside", "hoisted_loads"]
+
+_MOVABLE = ("read", "async-copy")
+_Key = tuple[str, tuple[object, ...]]
+
+
+def beside(ptx: Path) -> Path | None:
+    """The machine code that was made from a PTX file: the cubin of the same name in the same folder."""
+    found = ptx.with_suffix(".cubin")
+    return found if found.is_file() else None
+
+
+def hoisted_loads(
+    data: bytes, name: str, program: PtxProgram, cubin: Path, contracts: Iterable[KernelContract] = ()
+) -> frozenset[int] | None:
+    """Program indices of the PTX loads that the machine code executes before the wait and the PTX behind it.
+
+    None where the machine code could not be read: then nothing is known of what moved.
+    """
+    artifacts = [Artifact(name, data=data), Artifact(cubin.name, path=cubin)]
+    result = audit_artifacts(artifacts, tuple(contracts), (), kernel_glob=(program.name,), jobs=1)
+    kernels = [k for k in result.kernels if k.name == program.name]
+    source = next((k for k in kernels if k.isa is Isa.PTX), None)
+    built = next((k for k in kernels if k.isa is Isa.SASS), None)
+    if source is None or built is None:
+        return None
+    moved = _early(built)
+    moved.subtract(_early(source))
+    return frozenset(_chosen(source, moved, program))
+
+
+def _early(kernel: KernelAudit) -> Counter[_Key]:
+    """Loads before the wait, by what they read."""
+    found: Counter[_Key] = Counter()
+    for row in kernel.early:
+        if row.access in _MOVABLE and row.params:
+            found[_key(row)] += row.count
+    return found
+
+
+def _key(row: AccessRow) -> _Key:
+    return row.access, tuple(sorted(((p.index, p.offset, p.chain) for p in row.params), key=repr))
+
+
+def _chosen(source: KernelAudit, moved: Counter[_Key], program: PtxProgram) -> Iterator[int]:
+    """The first loads in the text, as many as the machine code has early: which ones they are it does not say."""
+    early = {line.text for row in source.early for line in row.lines}
+    lines = {program.line(i).text: i for event in program.events for i in (event.index,)}
+    for row in source.accesses:
+        wanted = moved[_key(row)] if row.access in _MOVABLE and row.params else 0
+        for line in row.lines:
+            if wanted > 0 and line.text not in early and line.text in lines:
+                wanted -= 1
+                yield lines[line.text]
