@@ -83,7 +83,7 @@ def test_bad_twins_show_what_their_label_names(name: str, arch: str) -> None:
 def test_fixed_twins_show_nothing_under_any_schedule(name: str, arch: str) -> None:
     _, report, _ = run(name, arch, SCHEDULES)
     assert not report.friendly.unexecutable
-    assert [h for h in report.hazards] == []
+    assert list(report.hazards) == []
     assert report.failing is None
 
 
