@@ -10,7 +10,7 @@ from typing import Final
 from validator.isolation.offpath.constants import name_of
 from validator.isolation.offpath.facts import functions_of
 from validator.isolation.source import Sources
-from validator.isolation.syntax import nodes, walk
+from validator.isolation.syntax import nodes, unparse, walk
 
 __all__ = ["Choice", "Hazard", "choices"]
 
@@ -66,7 +66,7 @@ def choices(base: Sources, head: Sources, pairs: Iterable[tuple[str, str]], own:
         before = {ast.dump(t) for t, _ in _conditions(base.parse(old).module)}
         for test, line in _conditions(head.parse(new).module):
             if ast.dump(test) not in before:
-                found.append(Choice(new, line, ast.unparse(test)[:200], tuple(_hazards(new, test, test=True))))
+                found.append(Choice(new, line, unparse(test)[:200], tuple(_hazards(new, test, test=True))))
                 called |= _called(test)
     functions = [
         (path, name, node) for path in sorted(own) for name, node in functions_of(head.parse(path).module).items()
@@ -100,13 +100,13 @@ def _hazards(path: str, node: ast.AST, *, test: bool) -> Iterator[Hazard]:
     tests = {id(n) for n in walk(node)} if test else _in_tests(node)
     for part in walk(node):
         if isinstance(part, ast.Attribute) and part.attr in _RANK:
-            yield Hazard(path, part.lineno, f"`{ast.unparse(part)[:80]}` differs from rank to rank", True)
+            yield Hazard(path, part.lineno, f"`{unparse(part)[:80]}` differs from rank to rank", True)
         if not isinstance(part, ast.Call):
             continue
         full = name_of(part.func)
         owner, _, last = full.rpartition(".")
         last = last or getattr(part.func, "attr", "")
-        shown = ast.unparse(part)[:80]
+        shown = unparse(part)[:80]
         if last in _DEVICE and isinstance(part.func, ast.Attribute):
             yield Hazard(path, part.lineno, f"`{shown}` {_DEVICE[last]}", True)
         elif last in _CLOCK and (owner in _CLOCK_OWNERS or (not owner and last != "time")):

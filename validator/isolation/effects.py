@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from validator.isolation.offpath.constants import name_of
 from validator.isolation.offpath.purity import Purity
 from validator.isolation.source import Source
-from validator.isolation.syntax import walk
+from validator.isolation.syntax import unparse, walk
 
 __all__ = ["INERT_DECORATORS", "Effect", "import_effects"]
 
@@ -83,7 +83,7 @@ def _store(node: ast.Assign | ast.AugAssign | ast.AnnAssign | ast.Delete, pure: 
     # A plain name stores into the module itself; most targets are one, and need no walk.
     for target in (t for whole in targets if not isinstance(whole, ast.Name) for t in walk(whole)):
         if isinstance(target, ast.Attribute | ast.Subscript) and isinstance(target.ctx, ast.Store | ast.Del):
-            yield Effect(node.lineno, f"sets `{ast.unparse(target)[:80]}`", True)
+            yield Effect(node.lineno, f"sets `{unparse(target)[:80]}`", True)
     value = None if isinstance(node, ast.Delete) else node.value
     if value is not None and not isinstance(value, ast.Constant) and not pure(value):
         yield Effect(node.lineno, f"calls `{_shown(value)}` for a value", False)
@@ -94,5 +94,5 @@ def _is_main(test: ast.expr) -> bool:
 
 
 def _shown(node: ast.expr) -> str:
-    text = ast.unparse(node.func if isinstance(node, ast.Call) else node)
+    text = unparse(node.func if isinstance(node, ast.Call) else node)
     return text if len(text) <= 80 else text[:79] + "…"

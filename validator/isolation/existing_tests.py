@@ -11,7 +11,7 @@ from validator.isolation.blast.imports import imports_of
 from validator.isolation.blast.radius import target_path
 from validator.isolation.offpath.constants import name_of
 from validator.isolation.source import Sources
-from validator.isolation.syntax import walk
+from validator.isolation.syntax import unparse, walk
 
 __all__ = ["Coverage", "coverage"]
 
@@ -55,9 +55,9 @@ def _assertions(module: ast.Module | None) -> list[tuple[int, str]]:
     found = []
     for node in walk(module) if module else ():
         if isinstance(node, ast.Assert):
-            found.append((node.lineno, f"assert {ast.unparse(node.test)}"))
+            found.append((node.lineno, f"assert {unparse(node.test)}"))
         elif isinstance(node, ast.Call):
             last = name_of(node.func).split(".")[-1]
             if last.startswith("assert") or last in ("raises", "warns", "fail"):
-                found.append((node.lineno, ast.unparse(node)))
+                found.append((node.lineno, unparse(node)))
     return sorted(found)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from validator.isolation.offpath.constants import UNKNOWN, compare, name_of, value_of
-from validator.isolation.syntax import functions, nodes, walk
+from validator.isolation.syntax import functions, nodes, unparse, walk
 from validator.manifest.model import ScopeDeclaration
 
 __all__ = ["Gap", "Guard", "gaps", "read_guards"]
@@ -132,7 +132,7 @@ def _guards(path: str, module: ast.Module, called: frozenset[str], constants: Ma
             outcomes = {v: _evaluate(test, _reader(atom, v, constants)) for v in UNIVERSES[dimension]}
             if any(o is not None for o in outcomes.values()) and len(set(outcomes.values())) > 1:
                 admits = tuple(v for v, o in outcomes.items() if o is not refuses)
-                yield Guard(path, test.lineno, ast.unparse(test)[:200], dimension, admits)
+                yield Guard(path, test.lineno, unparse(test)[:200], dimension, admits)
 
 
 def _skipped(module: ast.Module, called: frozenset[str]) -> set[int]:

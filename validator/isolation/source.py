@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from validator.change.model import FileKind, MissingFile, Tree, read_many
-from validator.isolation.syntax import lower_new_syntax, nodes
+from validator.isolation.syntax import nodes, parse_new_syntax
 
 if TYPE_CHECKING:
     from validator.isolation.blast.graph import ImportGraph
@@ -63,7 +63,7 @@ def parse(path: str, data: bytes) -> Source:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                return Source(path, ast.parse(lower_new_syntax(text) if lower else text), lines)
+                return Source(path, parse_new_syntax(text) if lower else ast.parse(text), lines)
         except SyntaxError as error:
             problem, line = f"does not parse: {error.msg}", error.lineno
         except (ValueError, RecursionError, MemoryError) as error:

@@ -11,7 +11,7 @@ from validator.isolation.offpath.scopes import walk_scope
 from validator.isolation.offpath.signatures import default_of
 from validator.isolation.offpath.switch import SwitchSpec
 from validator.isolation.source import Sources
-from validator.isolation.syntax import nodes
+from validator.isolation.syntax import nodes, unparse
 
 __all__ = ["SwitchUse", "switch_uses"]
 
@@ -55,7 +55,7 @@ def _class_level(module: ast.Module) -> set[int]:
 
 def _uses(path: str, node: ast.AST, switch: SwitchSpec, early: bool) -> Iterator[SwitchUse]:
     def made(what: str, default: ast.expr | None, at: ast.AST) -> SwitchUse:
-        shown = ast.unparse(default)[:80] if default is not None else ""
+        shown = unparse(default)[:80] if default is not None else ""
         agrees = _agrees(default, switch, exactly=what == "definition")
         return SwitchUse(path, at.lineno, what, shown, agrees, early)  # type: ignore[attr-defined]
 

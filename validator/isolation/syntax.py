@@ -1,7 +1,8 @@
 """Syntax trees, walked once; and syntax newer than the running interpreter's, lowered to what its `ast` reads.
 
-Covers PEP 695 and 696 (`type X = …`, `def f[T](…)`, `class C[T]`), PEP 758 (`except A, B:`) and PEP 750 (`t"…"` as
-an f-string). Line numbers stay. Type parameters vanish: they never change what runs with a switch off.
+Covers PEP 695 and 696 (`type X = …`, `def f[T](…)`, `class C[T]`), PEP 701 (f-strings with anything inside), PEP 758
+(`except A, B:`) and PEP 750 (`t"…"` as an f-string). Line numbers stay. Type parameters vanish: they never change what
+runs with a switch off.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import TypeVar
 
-__all__ = ["functions", "lower_new_syntax", "nodes", "parts", "walk"]
+from validator.isolation.fstrings import lower_fstrings
+
+__all__ = ["functions", "lower_new_syntax", "nodes", "parse_new_syntax", "parts", "unparse", "walk"]
 
 _Node = TypeVar("_Node", bound=ast.AST)
 
@@ -97,8 +100,27 @@ def functions(module: ast.Module | None) -> Iterator[ast.FunctionDef | ast.Async
     yield from nodes(module, ast.AsyncFunctionDef)
 
 
+def parse_new_syntax(text: str) -> ast.Module:
+    """The tree of a program in newer syntax than the running interpreter's. Raises what `ast.parse` raises."""
+    lowered, put_back = lower_fstrings(text)
+    return put_back(ast.parse(f"{_lower_statements(lowered)}\n"))
+
+
 def lower_new_syntax(text: str) -> str:
-    """The same program for an older parser, as far as it can be told; unchanged where it cannot."""
+    """The same program for an older parser, as far as it can be told; fields of f-strings may be names instead."""
+    return _lower_statements(lower_fstrings(text)[0])
+
+
+def unparse(node: ast.AST) -> str:
+    """Source of a node; where an older interpreter cannot write what a newer one reads, its structure."""
+    try:
+        return ast.unparse(node)
+    except ValueError:
+        return ast.dump(node)
+
+
+def _lower_statements(text: str) -> str:
+    """Unchanged where it cannot be told."""
     text = _TYPE.sub(r"\1\2 =", text)
     text = _EXCEPT.sub(r"\1(\2):", text)
     text = _TEMPLATE.sub(lambda m: "f" + (m[1] or m[2] or ""), text)

@@ -11,7 +11,7 @@ from typing import get_args
 
 from validator.isolation.offpath.constants import name_of
 from validator.isolation.source import Source, Sources
-from validator.isolation.syntax import nodes
+from validator.isolation.syntax import nodes, unparse
 
 __all__ = ["Import", "ScannedImport", "When", "imports_of", "resolve_targets", "scan"]
 
@@ -133,7 +133,7 @@ class _Walker:
                 continue
             yield from self.statement(node)
             if isinstance(node, ast.If) and not node.orelse and isinstance(node.body[-1], _LEAVES):
-                self.guards.append(f"not ({ast.unparse(node.test)})")
+                self.guards.append(f"not ({unparse(node.test)})")
         del self.guards[before:]
 
     def statement(self, node: ast.stmt) -> Iterator[Import]:
@@ -165,7 +165,7 @@ class _Walker:
 
     def _if(self, node: ast.If) -> Iterator[Import]:
         typing = name_of(node.test).split(".")[-1] == "TYPE_CHECKING"
-        condition = ast.unparse(node.test)
+        condition = unparse(node.test)
         self.typing += typing
         self.guards.append(condition)
         yield from self.block(node.body)

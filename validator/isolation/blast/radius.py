@@ -13,7 +13,7 @@ from validator.isolation.blast.graph import ImportGraph, Reach, build, cycles, r
 from validator.isolation.blast.imports import Import, imports_of
 from validator.isolation.offpath.constants import name_of
 from validator.isolation.source import Sources
-from validator.isolation.syntax import functions, nodes, walk
+from validator.isolation.syntax import functions, nodes, unparse, walk
 
 __all__ = ["Patch", "PrivateUse", "Radius", "measure"]
 
@@ -187,7 +187,7 @@ def _replaced_method(sources: Sources, node: ast.AST) -> str:
         "cls",
     ):
         return ""
-    return ast.unparse(node)[:120] if sources.defines(node.attr) else ""
+    return unparse(node)[:120] if sources.defines(node.attr) else ""
 
 
 _CHANGERS = frozenset(
@@ -228,7 +228,7 @@ def _foreign_target(node: ast.AST, names: set[str]) -> str:
         while isinstance(root, ast.Attribute | ast.Subscript):
             root = root.value
         if isinstance(root, ast.Name) and root.id in names:
-            return ast.unparse(target)[:120]
+            return unparse(target)[:120]
     return ""
 
 

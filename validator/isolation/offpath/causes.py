@@ -13,7 +13,7 @@ from validator.isolation.offpath.scopes import FunctionNode, Scope
 from validator.isolation.offpath.simplify import function_body
 from validator.isolation.offpath.world import World
 from validator.isolation.source import Sources
-from validator.isolation.syntax import walk
+from validator.isolation.syntax import unparse, walk
 
 __all__ = ["Cause", "causes"]
 
@@ -69,4 +69,4 @@ def _odd(body: list[ast.stmt], default: object) -> Iterator[tuple[int, str]]:
             elif isinstance(node, ast.Return) and node.value is not None:
                 off = is_constant(node.value) and (not value_of(node.value) or value_of(node.value) == default)
                 if not off:
-                    yield node.lineno, f"return `{ast.unparse(node.value)[:80]}`"
+                    yield node.lineno, f"return `{unparse(node.value)[:80]}`"

@@ -11,6 +11,7 @@ from enum import StrEnum
 from itertools import groupby
 
 from validator.isolation.offpath.nodes import inert, origin_of, ranks
+from validator.isolation.syntax import unparse
 
 __all__ = ["Context", "Difference", "Kind", "Residue", "compare"]
 
@@ -127,7 +128,7 @@ class _Comparison:
             for statement, text in zip(head[j1:j2], b[j1:j2], strict=True):
                 if _movable(statement, at) and text in moved:
                     yield Residue(
-                        Kind.MOVED, f"`{ast.unparse(statement).splitlines()[0]}` stands elsewhere", statement.lineno
+                        Kind.MOVED, f"`{unparse(statement).splitlines()[0]}` stands elsewhere", statement.lineno
                     )
             yield from self._pairs(olds, news, at, here)
 

@@ -17,7 +17,7 @@ from validator.isolation.offpath.place import place_at
 from validator.isolation.offpath.raising import Raising, may_raise
 from validator.isolation.offpath.scopes import annotations_of
 from validator.isolation.offpath.world import World
-from validator.isolation.syntax import walk
+from validator.isolation.syntax import unparse, walk
 
 __all__ = ["Harmless"]
 
@@ -162,9 +162,7 @@ class Harmless:
         for decorator in node.decorator_list:
             plain = name_of(decorator.func if isinstance(decorator, ast.Call) else decorator)
             if plain.split(".")[-1] not in INERT_DECORATORS:
-                what = (
-                    f"the decorator `{plain or ast.unparse(decorator)}` gets `{node.name}` when the module is imported"
-                )
+                what = f"the decorator `{plain or unparse(decorator)}` gets `{node.name}` when the module is imported"
                 return [self._difference(decorator_place(node, decorator), at, what)]
         if isinstance(node, ast.ClassDef):
             hook = self._subclass_hook(node)
@@ -256,7 +254,7 @@ class Harmless:
         if not self.head.purity(value) or not (fact or not self.base.sources.mentions(name)):
             return ()
         if not fact and name in self.read:
-            shown = f"`.{name}` is set to `{ast.unparse(value)}`, so what reads it is not decided by the switch"
+            shown = f"`.{name}` is set to `{unparse(value)}`, so what reads it is not decided by the switch"
             return [self._difference(node, at, shown)]
         part = self.raises.store(node, target, place_at(self.head.sources, self.path, node.lineno))
         if part is not None:
@@ -269,7 +267,7 @@ class Harmless:
         return [
             Residue(
                 Kind.ATTRIBUTE_STORE,
-                f"`.{name} = {ast.unparse(value)}` is stored; no code of the base reads it",
+                f"`.{name} = {unparse(value)}` is stored; no code of the base reads it",
                 node.lineno,
             )
         ]
@@ -306,7 +304,7 @@ class Harmless:
         if part is not None:
             return [self._may_raise(node, at, part)]
         kind = Kind.NEW_FIELD if isinstance(node, ast.AnnAssign) else Kind.ATTRIBUTE_STORE
-        return [Residue(kind, f"new class attribute `{name}` = {ast.unparse(value)}", node.lineno)]
+        return [Residue(kind, f"new class attribute `{name}` = {unparse(value)}", node.lineno)]
 
     def _switch_default(self, node: ast.stmt, value: ast.expr | None, at: Context) -> Sequence[Residue | Difference]:
         """The switch's own definition: what stands there must be what the manifest says."""
@@ -320,7 +318,7 @@ class Harmless:
             or value_of(given) != declared
             or type(value_of(given)) is not type(declared)
         ):
-            shown = ast.unparse(given) if given is not None else "nothing"
+            shown = unparse(given) if given is not None else "nothing"
             return [
                 self._difference(node, at, f"the switch's default is {shown} here and {declared!r} in the manifest")
             ]

@@ -14,7 +14,7 @@ from validator.isolation.offpath.constants import name_of
 from validator.isolation.offpath.passed import assigned_by, passed
 from validator.isolation.offpath.place import Place
 from validator.isolation.offpath.scopes import Scope, bound_names
-from validator.isolation.syntax import walk
+from validator.isolation.syntax import unparse, walk
 
 if TYPE_CHECKING:
     from validator.isolation.offpath.world import World
@@ -101,7 +101,7 @@ class Kinds:
         for part in walk(place.function):
             match part:
                 case ast.Assign(targets=[ast.Name(id=name)], value=value) if name == node.id:
-                    return ast.unparse(value) if name_of(value) or isinstance(value, ast.Attribute) else ""
+                    return unparse(value) if name_of(value) or isinstance(value, ast.Attribute) else ""
         return ""
 
     def _name(self, name: str, line: int, place: Place, depth: int) -> Kind | None:
@@ -172,7 +172,7 @@ class Kinds:
         """What an annotation promises; remembered as an assumption. An optional one promises nothing."""
         found = self._promised(node, path, depth)
         if found is not None and node is not None:
-            self.assumed.add(f"{what} is what its annotation `{ast.unparse(node)}` says")
+            self.assumed.add(f"{what} is what its annotation `{unparse(node)}` says")
         return found
 
     def _promised(self, node: ast.expr | None, path: str, depth: int) -> Kind | None:

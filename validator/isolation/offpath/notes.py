@@ -6,6 +6,8 @@ import ast
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from validator.isolation.syntax import unparse
+
 if TYPE_CHECKING:
     from validator.isolation.offpath.place import Place
 
@@ -28,4 +30,4 @@ class Note:
     @property
     def key(self) -> tuple[str, str, bool, tuple[str, ...]]:
         """The same for the same evaluation of another tree."""
-        return self.place.qualified, ast.unparse(self.node), self.tested, self.under
+        return self.place.qualified, unparse(self.node), self.tested, self.under

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from validator.isolation.offpath.scopes import FunctionNode, bound_names
-from validator.isolation.syntax import parts, walk
+from validator.isolation.syntax import parts, unparse, walk
 
 __all__ = ["Passed", "assigned_by", "passed"]
 
@@ -19,7 +19,7 @@ class Passed:
     """Text of expressions that were evaluated, and names and attributes that were stored, on every path."""
 
     loads: set[str] = field(default_factory=set)
-    """`ast.unparse` of attribute and subscript reads."""
+    """Text of attribute and subscript reads."""
     names: set[str] = field(default_factory=set)
     attributes: set[str] = field(default_factory=set)
     """`self.x` and the like, as text."""
@@ -119,8 +119,8 @@ def _done(body: Iterable[ast.stmt]) -> Passed:
                 found.names |= set(bound_names([statement]))
             case ast.Delete(targets=targets):
                 for target in targets:
-                    found.names.discard(ast.unparse(target))
-                    found.attributes.discard(ast.unparse(target))
+                    found.names.discard(unparse(target))
+                    found.attributes.discard(unparse(target))
         if isinstance(statement, _LEAVES):
             found.leaves = True
             break
@@ -157,9 +157,9 @@ def _expression(node: ast.expr, found: Passed) -> None:
             found.names.add(name)
             return
         case ast.Attribute(ctx=ast.Store()):
-            found.attributes.add(ast.unparse(node))
+            found.attributes.add(unparse(node))
         case ast.Attribute() | ast.Subscript():
-            found.loads.add(ast.unparse(node))
+            found.loads.add(unparse(node))
     for child in parts(node):
         if isinstance(child, ast.expr):
             _expression(child, found)

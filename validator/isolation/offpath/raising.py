@@ -18,7 +18,7 @@ from validator.isolation.offpath.notes import Note
 from validator.isolation.offpath.passed import Passed, passed
 from validator.isolation.offpath.place import Place
 from validator.isolation.offpath.switch import Off
-from validator.isolation.syntax import walk
+from validator.isolation.syntax import unparse, walk
 
 __all__ = ["Raising", "may_raise"]
 
@@ -177,7 +177,7 @@ class Raising:
         rebound = (
             n.attr for n in walk(place.function) if isinstance(n, ast.Attribute) and not isinstance(n.ctx, ast.Load)
         )
-        return not owners & set(rebound) and ast.unparse(node) in self._before(node, place).loads
+        return not owners & set(rebound) and unparse(node) in self._before(node, place).loads
 
     def _attribute(self, node: ast.Attribute, place: Place) -> ast.expr | None:
         if self._passed_by(node, place):
@@ -292,9 +292,7 @@ class Raising:
 def may_raise(part: ast.expr, where: str, file: str) -> str:
     """The sentence that a person has to check."""
     place = "" if where == file else f" ({where}:{part.lineno})"
-    return (
-        f"nothing shows that `{ast.unparse(part)[:80]}`{place}, which is evaluated with the switch off, raises no error"
-    )
+    return f"nothing shows that `{unparse(part)[:80]}`{place}, which is evaluated with the switch off, raises no error"
 
 
 def _number(node: ast.expr) -> bool:

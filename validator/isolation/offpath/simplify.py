@@ -12,7 +12,7 @@ from validator.isolation.offpath.nodes import is_stub, mark_origin, with_fields
 from validator.isolation.offpath.place import Place
 from validator.isolation.offpath.reduce import Reducer
 from validator.isolation.offpath.scopes import FunctionNode, Scope, bound_names, parameters
-from validator.isolation.syntax import walk
+from validator.isolation.syntax import unparse, walk
 
 if TYPE_CHECKING:
     from validator.isolation.offpath.world import World
@@ -181,7 +181,7 @@ class Simplifier:
             taken, falls = self.block(node.body if known else node.orelse)
             return mark_origin([with_fields(s) for s in taken], node.lineno), falls
         before = dict(self.place.env)
-        under, text = self.place.under, ast.unparse(test)
+        under, text = self.place.under, unparse(test)
         self.place.under = (*under, text)
         body, body_falls = self.block(node.body)
         after_body, self.place.env = self.place.env, before

@@ -43,7 +43,7 @@ def _unbound(source: Source) -> set[str]:
     if module is None or any(alias.name == "*" for s in nodes(module, ast.ImportFrom) for alias in s.names):
         return set()
     try:
-        top = symtable.symtable(lower_new_syntax("\n".join(source.lines)), "head", "exec")
+        top = symtable.symtable(lower_new_syntax("\n".join([*source.lines, ""])), "head", "exec")
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return set()
     bound, read = _top_level(module, top)
