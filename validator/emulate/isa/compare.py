@@ -134,44 +134,39 @@ def set_(words: Words) -> Op:
 # --- least and greatest ----------------------------------------------------------------------------------------------
 
 
-def _ordering(form: Format) -> Kernel:
-    """Signed integers in the order of the numbers, negative zero before zero."""
-    integer = np.dtype(f"int{form.reg.bits}")
-    ones = integer.type(np.iinfo(integer).max)
-
-    def kernel(bits: Array) -> Array:
-        values = bits.view(integer)
-        return values ^ ((values >> integer.type(form.reg.bits - 1)) & ones)
-
-    return kernel
-
-
-def _extreme(form: Format, choose: Kernel, *, propagate: bool, magnitude: bool) -> Kernel:
-    order = _ordering(form)
+def _extreme(form: Format, greatest: bool, propagate: bool) -> Kernel:
+    """The number of two where one is NaN, or NaN with `propagate`; negative zero lies below zero."""
+    choose: Kernel = np.fmax if greatest else np.fmin
+    zeros: Kernel = np.bitwise_and if greatest else np.bitwise_or
     nan = form.reg.dtype.type(form.nan)
-    infinity = form.reg.dtype.type(form.infinity)
 
     def kernel(a: Array, b: Array) -> Array:
-        size_a, size_b = a & ~form.sign, b & ~form.sign
-        sign = (a ^ b) & form.sign if magnitude else None
-        x, y = (size_a, size_b) if magnitude else (a, b)
-        chosen = np.where(choose(order(x), order(y)), x, y)
-        if sign is not None:
-            chosen |= sign
-        none_a, none_b = size_a > infinity, size_b > infinity
-        if none_a.any() or none_b.any():
-            if propagate:
-                chosen = np.where(none_a | none_b, nan, chosen)
-            else:
-                chosen = np.where(none_a, y if sign is None else y | sign, chosen)
-                chosen = np.where(none_b, x if sign is None else x | sign, chosen)
-                chosen = np.where(none_a & none_b, nan, chosen)
-        return chosen
+        x, y = form.decode(a), form.decode(b)
+        chosen = choose(x, y)
+        bits = form.encode(chosen)
+        nothing = chosen == 0
+        if nothing.any():
+            bits = np.where(nothing & (x == y), zeros(a, b), bits)
+        none = chosen != chosen
+        if propagate:
+            none = none | (x != x) | (y != y)
+        return np.where(none, nan, bits) if none.any() else bits
 
     return kernel
 
 
-def _choose(choose: Kernel) -> Callable[[Words], Op]:
+def _of_magnitudes(form: Format, kernel: Kernel) -> Kernel:
+    """`.xorsign.abs`: of the sizes, with the product's sign."""
+    nan = form.reg.dtype.type(form.nan)
+
+    def run(a: Array, b: Array) -> Array:
+        chosen = kernel(a & ~form.sign, b & ~form.sign)
+        return np.where(chosen == nan, nan, chosen | ((a ^ b) & form.sign))
+
+    return run
+
+
+def _choose(greatest: bool) -> Callable[[Words], Op]:
     def build(words: Words) -> Op:
         flush, propagate, magnitude = words.flag("ftz"), words.flag("NaN"), words.flag("xorsign")
         if magnitude:
@@ -181,7 +176,9 @@ def _choose(choose: Kernel) -> Callable[[Words], Op]:
         form = {"f32": F32, "f64": F64}.get(kind) or half_format(kind)
         if (form is F64 and (flush or propagate or magnitude)) or (form is BF16 and flush):
             raise Unsupported
-        kernel = _extreme(form, choose, propagate=propagate, magnitude=magnitude)
+        kernel = _extreme(form, greatest, propagate)
+        if magnitude:
+            kernel = _of_magnitudes(form, kernel)
         if flush:
             bare, flush_one = kernel, flushed if form is F32 else flushed_half
             kernel = lambda a, b: bare(flush_one(a), flush_one(b))  # noqa: E731
@@ -193,6 +190,6 @@ def _choose(choose: Kernel) -> Callable[[Words], Op]:
 FAMILY: Family = {
     "setp": setp,
     "set": set_,
-    "min": _choose(np.less_equal),
-    "max": _choose(np.greater_equal),
+    "min": _choose(False),
+    "max": _choose(True),
 }

@@ -2,7 +2,7 @@
 
 Sums and products are computed in binary32 and rounded once more: its 24 bits are at least 2·11 + 2, so that is one
 rounding (Figueroa 1995); a bf16 product too small for 24 bits in binary32 is far below half of the least subnormal.
-Fused operations go through binary64 rounded to odd.
+Fused operations are computed in binary64 with `fused_sum`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 
 from validator.emulate.isa.integers import packed
 from validator.emulate.isa.model import Array, Kernel, Op, operation
-from validator.emulate.isa.numbers import BF16, F16, Format, canonical, odd_sum, saturated
+from validator.emulate.isa.numbers import BF16, F16, Format, canonical, fused_sum, saturated
 from validator.emulate.isa.words import Family, Unsupported, Words, width
 
 __all__ = ["FAMILY", "HALVES", "each_half", "half_format"]
@@ -57,7 +57,9 @@ def _finished(form: Format, kernel: Kernel, flush: bool, saturate: bool, relu: b
     return run
 
 
-def _arithmetic(count: int, kernel: Kernel, *, relu: bool = False, mode: bool = False) -> Callable[[Words], Op]:
+def _arithmetic(
+    count: int, kernel: Callable[[Format], Kernel], *, relu: bool = False, mode: bool = False
+) -> Callable[[Words], Op]:
     def build(words: Words) -> Op:
         if mode:
             words.take("rn")
@@ -72,14 +74,18 @@ def _arithmetic(count: int, kernel: Kernel, *, relu: bool = False, mode: bool = 
         return operation(
             (width(kind),) * count,
             width(kind),
-            each_half(kind, _finished(form, kernel, flush, saturate, positive)),
+            each_half(kind, _finished(form, kernel(form), flush, saturate, positive)),
         )
 
     return build
 
 
-def _fused(a: Array, b: Array, c: Array) -> Array:
-    return odd_sum(a.astype(np.float64) * b, c.astype(np.float64))
+def _fused(form: Format) -> Kernel:
+    return lambda a, b, c: fused_sum(form, np.multiply(a, b, dtype=np.float64), c)
+
+
+def _plain(kernel: Kernel) -> Callable[[Format], Kernel]:
+    return lambda form: kernel
 
 
 def _signs(change: Callable[[Array], Array]) -> Callable[[Words], Op]:
@@ -95,9 +101,9 @@ def _signs(change: Callable[[Array], Array]) -> Callable[[Words], Op]:
 
 
 FAMILY: Family = {
-    "add": _arithmetic(2, np.add),
-    "sub": _arithmetic(2, np.subtract),
-    "mul": _arithmetic(2, np.multiply),
+    "add": _arithmetic(2, _plain(np.add)),
+    "sub": _arithmetic(2, _plain(np.subtract)),
+    "mul": _arithmetic(2, _plain(np.multiply)),
     "fma": _arithmetic(3, _fused, relu=True, mode=True),
     "abs": _signs(lambda bits: bits & np.uint16(0x7FFF)),
     "neg": _signs(lambda bits: bits ^ np.uint16(0x8000)),

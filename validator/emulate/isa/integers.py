@@ -39,13 +39,18 @@ def halves(bits: Array) -> Array:
 
 def joined(parts: Array) -> Array:
     """32-bit words of the two 16-bit halves on the last axis."""
-    joined: Array = np.ascontiguousarray(parts).view(np.uint32)[..., 0]
-    return joined
+    return np.ascontiguousarray(parts).view(np.uint32)[..., 0]
+
+
+def same_length(arrays: tuple[Array, ...]) -> tuple[Array, ...]:
+    """One-dimensional arrays, contiguous, with immediates repeated."""
+    count = max(map(len, arrays))
+    return tuple(np.ascontiguousarray(a) if len(a) == count else np.repeat(a, count) for a in arrays)
 
 
 def packed(kernel: Kernel) -> Kernel:
     """`kernel` over 16-bit elements, applied to both halves of 32-bit words."""
-    return lambda *arrays: joined(kernel(*(halves(a) for a in arrays)))
+    return lambda *arrays: kernel(*(a.view(np.uint16) for a in same_length(arrays))).view(np.uint32)
 
 
 # --- sums ------------------------------------------------------------------------------------------------------------
@@ -150,7 +155,8 @@ def _product(part: str, kind: str) -> tuple[RegType, Kernel]:
     if reg is RegType.B64:
         raise Unsupported
     wide = RegType(reg.bits * 2)
-    return wide, lambda a, b: _widened(a, kind) * _widened(b, kind)
+    dtype = _SIGNED[wide.bits] if signed(kind) else _UNSIGNED[wide.bits]
+    return wide, lambda a, b: np.multiply(of_type(a, kind), of_type(b, kind), dtype=dtype).view(wide.dtype)
 
 
 def mul(words: Words) -> Op:
@@ -338,20 +344,27 @@ def _extreme(words: Words, choose: Any) -> Op:
 # --- dot products ----------------------------------------------------------------------------------------------------
 
 
-def _parts(bits: Array, dtype: Any, kind: str) -> Array:
-    """Bytes or halves of 32-bit words on a new last axis, sign- or zero-extended to 32 bits."""
-    return of_type(np.ascontiguousarray(bits)[..., None].view(dtype), kind).astype(np.int32)
+def _parts(bits: Array, dtype: type, kind: str) -> Array:
+    """Bytes or halves of 32-bit words on a new last axis."""
+    return of_type(np.ascontiguousarray(bits)[..., None].view(dtype), kind)
+
+
+def _dot(left: Array, right: Array, addend: Array) -> Array:
+    """The products along the last axis and an addend, summed in 32 bits that wrap."""
+    total = addend.view(np.int32)
+    for place in range(left.shape[-1]):
+        total = total + np.multiply(left[..., place], right[..., place], dtype=np.int32)
+    return total.view(np.uint32)
 
 
 def dp4a(words: Words) -> Op:
     left, right = words.take("u32", "s32"), words.take("u32", "s32")
     words.end()
-
-    def kernel(a: Array, b: Array, c: Array) -> Array:
-        products = _parts(a, np.uint8, left) * _parts(b, np.uint8, right)
-        return c + products.sum(axis=-1, dtype=np.int32).view(np.uint32)
-
-    return operation((RegType.B32,) * 3, RegType.B32, kernel)
+    return operation(
+        (RegType.B32,) * 3,
+        RegType.B32,
+        lambda a, b, c: _dot(_parts(a, np.uint8, left), _parts(b, np.uint8, right), c),
+    )
 
 
 def dp2a(words: Words) -> Op:
@@ -360,8 +373,7 @@ def dp2a(words: Words) -> Op:
     words.end()
 
     def kernel(a: Array, b: Array, c: Array) -> Array:
-        products = _parts(a, np.uint16, left) * _parts(b, np.uint8, right)[..., start : start + 2]
-        return c + products.sum(axis=-1, dtype=np.int32).view(np.uint32)
+        return _dot(_parts(a, np.uint16, left), _parts(b, np.uint8, right)[..., start : start + 2], c)
 
     return operation((RegType.B32,) * 3, RegType.B32, kernel)
 

@@ -25,6 +25,7 @@ __all__ = [
     "canonical",
     "directed",
     "flushed",
+    "fused_sum",
     "odd_sum",
     "rounded",
     "saturated",
@@ -57,6 +58,16 @@ class Format:
         return self.reg.dtype.type(1 << (self.reg.bits - 1))
 
     @property
+    def precision(self) -> int:
+        """Bits of a significand, the hidden one included."""
+        return self.smallest_normal.bit_length()
+
+    @property
+    def least(self) -> float:
+        """The smallest normal number."""
+        return float(self.decode(np.array([self.smallest_normal], self.reg.dtype))[0])
+
+    @property
     def finite(self) -> int:
         """Bits of the greatest finite number."""
         return self.infinity - 1
@@ -76,13 +87,22 @@ def to_odd32(value: Array) -> Array:
 
 
 def _encode_bf16(value: Array) -> Array:
-    bits = to_odd32(value).view(np.uint32)
+    """By way of binary32: rounding twice differs only half way between two bf16 numbers."""
+    near = value.astype(np.float32, copy=False)
+    bits = near.view(np.uint32)
+    if value.dtype != np.float32:
+        doubtful = (bits & np.uint32(0xFFFF)) == np.uint32(0x8000)
+        if doubtful.any():
+            bits[doubtful] = to_odd32(value[doubtful]).view(np.uint32)
     upper = bits >> np.uint32(16)
-    rounded = (bits + (np.uint32(0x7FFF) + (upper & np.uint32(1)))) >> np.uint32(16)
-    special = (bits & np.uint32(0x7FFFFFFF)) > np.uint32(0x7F800000)
+    upper &= np.uint32(1)
+    upper += np.uint32(0x7FFF)
+    upper += bits
+    upper >>= np.uint32(16)
+    special = near != near
     if special.any():
-        rounded[special] = 0x7FFF
-    return rounded.astype(np.uint16)
+        upper[special] = 0x7FFF
+    return upper.astype(np.uint16)
 
 
 def _decode_bf16(bits: Array) -> Array:
@@ -167,6 +187,26 @@ def odd_sum(a: Array, b: Array) -> Array:
     outward = (error > 0) == (total > 0)
     step = np.where(outward, np.int64(1), np.int64(-1))
     return np.where(fix, (total.view(np.int64) + step).view(np.float64), total)
+
+
+def fused_sum(form: Format, product: Array, addend: Array) -> Array:
+    """Sum of two binary64 arrays that rounds to `form` as the exact sum would.
+
+    Rounding to binary64 and then to fewer bits differs from rounding once only where the first lands half way between
+    two numbers of the format, or where the result is subnormal and the format holds fewer bits: those are rounded to
+    odd instead.
+    """
+    total: Array = np.add(product, addend, dtype=np.float64)
+    below = 53 - form.precision
+    again = (total.view(np.uint64) & np.uint64((1 << below) - 1)) == np.uint64(1 << (below - 1))
+    small = np.abs(total) < form.least
+    if small.any():
+        again |= small & (total != 0)
+    if again.any():
+        shape = total.shape
+        left, right = np.broadcast_to(product, shape)[again], np.broadcast_to(addend, shape)[again]
+        total[again] = odd_sum(left.astype(np.float64), right.astype(np.float64))
+    return total
 
 
 def directed(form: Format, bits: Array, above: Array, below: Array, mode: str) -> Array:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from validator.emulate.isa.exact import fma64
+from validator.emulate.isa.integers import same_length
 from validator.emulate.isa.model import Array, Kernel, Op, RegType, operation
 from validator.emulate.isa.numbers import (
     F32,
@@ -17,6 +18,7 @@ from validator.emulate.isa.numbers import (
     canonical,
     directed,
     flushed,
+    fused_sum,
     odd_sum,
     rounded,
     saturated,
@@ -25,11 +27,6 @@ from validator.emulate.isa.numbers import (
 from validator.emulate.isa.words import Family, Unsupported, Words, width
 
 __all__ = ["FAMILY", "fma32"]
-
-_SUBNORMAL = np.finfo(np.float32).smallest_normal
-_TIE_BITS = np.uint64((1 << 29) - 1)
-_TIE = np.uint64(1 << 28)
-"""The bits of a binary64 significand below binary32, and their value half way between two numbers."""
 
 
 def _wide(bits: Array) -> Array:
@@ -60,27 +57,15 @@ def _mul32(mode: str) -> Kernel:
     if mode == "rn":
         return lambda a, b: canonical(F32, (a.view(np.float32) * b.view(np.float32)).view(np.uint32))
     # 48 bits: exact in binary64.
-    return lambda a, b: rounded(F32, _wide(a) * _wide(b), mode)
+    return lambda a, b: rounded(F32, np.multiply(a.view(np.float32), b.view(np.float32), dtype=np.float64), mode)
 
 
 def fma32(a: Array, b: Array, c: Array, mode: str = "rn") -> Array:
-    """a·b + c, rounded once.
-
-    The product is exact in binary64. The sum is rounded there and again to binary32, which differs from one rounding
-    only where the first lands half way between two binary32 numbers, or where the result is subnormal and binary32
-    holds fewer bits: those are summed anew with rounding to odd.
-    """
-    product, addend = _wide(a) * _wide(b), _wide(c)
+    """a·b + c, rounded once: the product is exact in binary64."""
+    product = np.multiply(a.view(np.float32), b.view(np.float32), dtype=np.float64)
     if mode != "rn":
-        return _rounded_sum(product, addend, mode)
-    total = product + addend
-    result = total.astype(np.float32)
-    again = (total.view(np.uint64) & _TIE_BITS) == _TIE
-    again |= np.abs(total) < _SUBNORMAL
-    if again.any():
-        product, addend = np.broadcast_arrays(product, addend)
-        result[again] = odd_sum(product[again], addend[again]).astype(np.float32)
-    return canonical(F32, result.view(np.uint32))
+        return _rounded_sum(product, _wide(c), mode)
+    return canonical(F32, fused_sum(F32, product, c.view(np.float32)).astype(np.float32).view(np.uint32))
 
 
 def _fma32(mode: str) -> Kernel:
@@ -206,11 +191,7 @@ def _flushing(kernel: Kernel, scaled: tuple[int, ...]) -> Kernel:
 def _pairs(kernel: Kernel) -> Kernel:
     """`kernel` over both 32-bit halves of 64-bit words."""
 
-    def run(*arrays: Array) -> Array:
-        parts = (np.ascontiguousarray(a)[..., None].view(np.uint32) for a in arrays)
-        return np.ascontiguousarray(kernel(*parts)).view(np.uint64)[..., 0]
-
-    return run
+    return lambda *arrays: kernel(*(a.view(np.uint32) for a in same_length(arrays))).view(np.uint64)
 
 
 def _arithmetic(
