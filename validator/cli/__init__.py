@@ -21,11 +21,15 @@ __all__ = ["run"]
 
 COMMANDS = {
     "check": "validator.cli.check",
+    "plan": "validator.cli.plan",
+    "status": "validator.cli.status",
+    "merge": "validator.cli.merge",
     "isolate": "validator.cli.isolate",
     "report": "validator.cli.report",
     "audit": "validator.cli.audit",
     "diff": "validator.cli.diff",
     "replay": "validator.cli.diff",
+    "run": "validator.cli.run",
     "demo": "validator.cli.demo",
     "init": "validator.cli.init",
     "explain": "validator.cli.explain",

@@ -25,6 +25,7 @@ __all__ = ["Code", "CodeSegment", "translate"]
 Leave = Callable[["Machine", Lanes], "int | None"]
 """Ends a segment: the one segment all its threads go on with, or None when they were sent on or have left."""
 Family = Callable[[Instruction, Context], Step]
+Wrap = Callable[[Instruction, Step], Step]
 
 _STEPS: dict[str, Family] = {
     "mov": values.move,
@@ -99,11 +100,16 @@ class Code:
     """Opcode and what is missing → instructions that cannot be executed."""
 
 
-def translate(decoded: Decoded, layout: Layout, hoisted: frozenset[int] = frozenset()) -> Code:
-    """Closures for every segment; what cannot be executed is counted and stops a run that reaches it."""
+def translate(
+    decoded: Decoded, layout: Layout, hoisted: frozenset[int] = frozenset(), wrap: Wrap | None = None
+) -> Code:
+    """Closures for every segment; what cannot be executed is counted and stops a run that reaches it.
+
+    `wrap` may put something around the step of each instruction.
+    """
     context = Context(layout, hoisted)
     unsupported = Counter(decoded.unsupported)
-    segments = [_segment(s, context, unsupported, len(decoded.segments)) for s in decoded.segments]
+    segments = [_segment(s, context, unsupported, wrap or _bare) for s in decoded.segments]
     instructions = [i for s in decoded.segments for i in s.instructions]
     exits = [i.index for i in instructions if i.kind is Kind.EXIT]
     return Code(
@@ -119,6 +125,10 @@ def translate(decoded: Decoded, layout: Layout, hoisted: frozenset[int] = frozen
     )
 
 
+def _bare(instruction: Instruction, step: Step) -> Step:
+    return step
+
+
 def _is_fine(i: Instruction) -> bool:
     if i.base in ("fence", "membar", "mbarrier"):
         return True
@@ -131,7 +141,7 @@ def _shares(i: Instruction) -> bool:
     return i.base in ("atom", "red") or (i.base in ("ld", "st") and not _SHARED_WORDS.isdisjoint(i.words))
 
 
-def _segment(segment: Segment, context: Context, unsupported: Counter[str], count: int) -> CodeSegment:
+def _segment(segment: Segment, context: Context, unsupported: Counter[str], wrap: Wrap) -> CodeSegment:
     gate: Gate | None = None
     steps: list[Step] = []
     leave: Leave = _go_on(segment.next)
@@ -141,7 +151,8 @@ def _segment(segment: Segment, context: Context, unsupported: Counter[str], coun
             if gate is not None and not _also_step(instruction):
                 continue
         if instruction.kind is Kind.PLAIN:
-            steps.append(_guarded(instruction, _step(instruction, context, unsupported), context))
+            step = wrap(instruction, _step(instruction, context, unsupported))
+            steps.append(_guarded(instruction, step, context))
         else:
             leave = _leaving(instruction, segment.next, context)
     return CodeSegment(segment.start, gate, steps, leave, max(len(segment.instructions), 1), segment.polls)

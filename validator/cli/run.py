@@ -1,0 +1,103 @@
+"""`validator run`: one compiled kernel on a CPU, with memory that plays against it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from validator.manifest.contract import KernelContract
+    from validator.ordering.ptx import PtxProgram
+
+__all__ = ["run"]
+
+_LAUNCH = re.compile(r"(grid|block)=(\d{1,10}(?:[,x]\d{1,10}){0,2})")
+Sizes = tuple[int, int, int]
+
+
+@click.command()
+@click.argument("path", metavar="KERNEL.ptx", type=click.Path(exists=True, dir_okay=False))
+@click.option("--contract", required=True, metavar="FILE", help="What the kernel's arguments are.")
+@click.option("--kernel", "name", metavar="NAME", help="Which kernel of the file. [default: the only one]")
+@click.option("--launch", default="", metavar='"grid=X,Y,Z block=X,Y,Z"', help="Instead of what the contract says.")
+@click.option("--cubin", metavar="FILE", help="Machine code: loads that it moved above the wait are executed there.")
+@click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True, help="Of every draw.")
+@click.option("--schedules", type=click.IntRange(1, 10_000), default=20, show_default=True, help="Drawn runs.")
+@click.option("--trace", is_flag=True, help="Also print what one thread of the failing run executed.")
+@click.option("--format", "format_", type=click.Choice(("text", "json")), default="text", show_default=True)
+def run(
+    path: str,
+    contract: str,
+    name: str | None,
+    launch: str,
+    cubin: str | None,
+    seed: int,
+    schedules: int,
+    trace: bool,
+    format_: str,
+) -> int:
+    """Run compiled PTX on a CPU, with memory that plays against it.
+
+    Exit codes: 0 pass, 1 fail or unproven, 2 could not run, 130 interrupted.
+    """
+    import json
+
+    from validator.cli.output import emit
+    from validator.emulate.hoisted import hoisted_loads
+    from validator.emulate.launch import Prepared, prepare
+    from validator.emulate.run import compile_kernel, find_kernel, play
+    from validator.emulate.text import run_document, run_text, status_of
+    from validator.emulate.trace import trace_text
+    from validator.ordering.ptx import read_ptx
+
+    sizes = _sizes(launch)
+    data = Path(path).read_bytes()
+    program = find_kernel(read_ptx(data, Path(path).name), name)
+    declared = _contract(contract, program)
+    prepared = prepare(program, declared, grid=sizes.get("grid"), block=sizes.get("block"))
+    if not isinstance(prepared, Prepared):
+        raise click.ClickException(f"{program.name}: {prepared}")
+    hoisted = None
+    if cubin is not None:
+        hoisted = hoisted_loads(data, Path(path).name, program, Path(cubin), (declared,))
+    code = compile_kernel(program, data, hoisted or frozenset())
+    report = play(code, prepared, seed, schedules, moves_noncoherent=hoisted is None)
+    if format_ == "json":
+        trace = False
+        emit(json.dumps(run_document(report, code, prepared, seed), indent=2) + "\n")
+    else:
+        emit(run_text(report, code, prepared, seed))
+    if trace:
+        emit(trace_text(program, data, prepared, report, hoisted or frozenset()))
+    return 0 if status_of(report) == "pass" else 1
+
+
+def _sizes(text: str) -> dict[str, Sizes]:
+    """`grid=4,1,1 block=128` in either order."""
+    found: dict[str, Sizes] = {}
+    for word in text.split():
+        match = _LAUNCH.fullmatch(word)
+        if match is None:
+            raise click.UsageError(f'--launch: {word!r} is neither "grid=X,Y,Z" nor "block=X,Y,Z"')
+        x, y, z = (*map(int, re.split("[,x]", match[2])), 1, 1)[:3]
+        found[match[1]] = (x, y, z)
+    return found
+
+
+def _contract(path: str, program: PtxProgram) -> KernelContract:
+    """The table of the file that means this kernel."""
+    from validator.manifest.contract import match_contract
+    from validator.manifest.load import load_contract
+
+    try:
+        raw = Path(path).read_bytes()
+    except OSError as error:
+        raise click.UsageError(f"--contract {path}: {error.strerror or error}") from None
+    contracts, _ = load_contract(raw, path)
+    found = match_contract(contracts, program.name)
+    if found is None:
+        raise click.UsageError(f"--contract {path}: no table of it matches {program.name!r}")
+    return found
