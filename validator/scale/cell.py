@@ -62,6 +62,10 @@ class Cell:
         """Cells of one kind take about as long as one another: everything of the id but its last part."""
         return self.id.rpartition("/")[0] or self.id
 
+    @property
+    def stage(self) -> str:
+        return self.id.partition("/")[0]
+
     @cached_property
     def key(self) -> str:
         """sha256 over everything that can change the result; the id and the estimate are no part of it."""

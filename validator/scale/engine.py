@@ -10,18 +10,17 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 
 from validator.scale.batch import Batch, Executor, Finished
+from validator.scale.board import Board
 from validator.scale.budget import Budget
 from validator.scale.cell import Cell, Needs, Outcome, State, digest_of
 from validator.scale.shard import Shard
 from validator.scale.store import Store
 
-__all__ = ["Engine", "Watch"]
-
-Watch = Callable[[Outcome], None]
-"""Told of every outcome, as it comes."""
+__all__ = ["Engine"]
 
 _AT_ONCE = 0.25
 """Seconds of work in a batch: much more than it costs to hand one out, little to lose with a node."""
@@ -42,12 +41,15 @@ class Engine:
     """Asked in this order."""
     keep_in: Sequence[Store] = ()
     """What is done is kept in each."""
+    whole: Store | None = None
+    """Also takes what failed by itself: a part of a run that is put together later."""
     shard: Shard | None = None
     """Only this part is run; what the stores know of the others is taken."""
     budget: Budget = field(default_factory=Budget)
     absent: Callable[[Cell], str] = lambda cell: ""
     """Why a cell that no store knows is not to be run at all (merging shards); empty: run it."""
-    watch: Watch = lambda outcome: None
+    board: Board = field(default_factory=Board)
+    """Told of every outcome, as it comes."""
 
     def __post_init__(self) -> None:
         self._names: dict[Path, str] = {}
@@ -62,10 +64,15 @@ class Engine:
         return self._names[path]
 
     def run(self, cells: Iterable[Cell], total: int) -> Iterator[Outcome]:
+        source = iter(cells)
+        first = next(source, None)
+        if first is None:
+            return
+        self.board.expect(first.stage, total)
         try:
-            for outcome in self._outcomes(cells):
+            for outcome in self._outcomes(chain([first], source)):
                 self.budget.used(outcome)
-                self.watch(outcome)
+                self.board.ended(outcome)
                 yield outcome
         finally:
             self._note_costs()
@@ -80,6 +87,10 @@ class Engine:
             self._costs[cell.kind] = next((cost for cost in costs if cost is not None), None)
         measured = self._costs[cell.kind]
         return cell.seconds if measured is None else measured
+
+    def is_known(self, cell: Cell) -> bool:
+        """Whether an earlier run's result will be taken."""
+        return any(store.get(cell.key) is not None for store in self.known)
 
     # -- inside ------------------------------------------------------------------------------------------------------
 
@@ -108,7 +119,15 @@ class Engine:
         if self.shard is not None and not self.shard.has(cell):
             return Outcome(cell, State.ELSEWHERE, why=f"belongs to shard {Shard.of(cell, self.shard.count)}")
         why = self.absent(cell)
-        return Outcome(cell, State.UNREACHED, why=why) if why else None
+        return (self._failed(cell) or Outcome(cell, State.UNREACHED, why=why)) if why else None
+
+    def _failed(self, cell: Cell) -> Outcome | None:
+        """What a part of a run says of a cell that failed by itself there."""
+        for store in self.known:
+            why = store.get(f"{cell.key} raised")
+            if why is not None:
+                return Outcome(cell, State.RAISED, why=why.decode("utf-8", "replace"), known=True)
+        return None
 
     def _hand_out(self, batch: Batch) -> Iterator[Outcome]:
         while not self.executor.room(batch.needs) or self._again:
@@ -137,6 +156,8 @@ class Engine:
             self._took[cell.kind] = (runs + 1, spent + outcome.seconds)
             if outcome.state is State.DONE:
                 self._keep(cell, outcome.data)
+            elif outcome.state is State.RAISED and self.whole is not None:
+                self.whole.put(f"{cell.key} raised", outcome.why.encode("utf-8", "replace"))
             yield outcome
 
     def _lost(self, batch: Batch, why: str) -> Iterator[Outcome]:

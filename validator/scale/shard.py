@@ -33,8 +33,13 @@ class Shard:
 
     @staticmethod
     def of(cell: Cell, count: int) -> Shard:
-        """Whose it is: a matter of the cell's id alone, so that it does not depend on what else is planned."""
-        number = int.from_bytes(hashlib.sha256(cell.id.encode("utf-8", "surrogateescape")).digest()[:8], "big")
+        """Whose it is."""
+        return Shard.of_id(cell.id, count)
+
+    @staticmethod
+    def of_id(cell_id: str, count: int) -> Shard:
+        """A matter of the cell's id alone, so that it does not depend on what else is planned."""
+        number = int.from_bytes(hashlib.sha256(cell_id.encode("utf-8", "surrogateescape")).digest()[:8], "big")
         return Shard(number % count + 1, count)
 
     def has(self, cell: Cell) -> bool:
