@@ -1,8 +1,17 @@
 """What the engine costs on top of the candidate itself. Run by hand: `python tests/benchmarks/bench_diff.py`.
 
-Prints, for a small and a large case: milliseconds of a direct call in this process, of one confined call with guard
-zones, poisons and the comparison of every byte, and of a whole case (two calls, a plan, the reference, its probes and
-the controls); and the milliseconds of a worker's start.
+Overhead is what one judged call of the candidate costs beyond the candidate's own time: laying its arguments into the
+worker's memory with poisons and guard zones, the round trip, looking at every byte that must not have changed, copying
+the results out, and comparing every element. It is compared with a direct call on the same arrays in this process.
+"Small" is a case of a few hundred elements; "large" is one whose direct call takes tens of milliseconds. (One pass
+over memory, such as a product of two arrays, is also shown: the judgement itself reads more memory than that, so no
+share of such a call can be promised.)
+
+Peak memory is what the whole case needs at once (inputs, calls, reference, probes, plan, controls): arrays of the gate
+as `tracemalloc` counts them, and the memory shared with the workers. It is given as a multiple of the case's own
+buffers: every argument at its own type, and at float64, as the reference takes it.
+
+Processor time of the gate stands beside the wall clock, which other work on the machine moves.
 """
 
 from __future__ import annotations
@@ -10,66 +19,120 @@ from __future__ import annotations
 import sys
 import tempfile
 import time
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from validator.differential.cases import Case
 from validator.differential.engine import run_case
+from validator.differential.numbers import is_float
 from validator.differential.processes import Trees, runner_for
 from validator.differential.runner import Runner
 from validator.manifest.contract import KernelContract
 from validator.run.sandbox import Limits
 
-MODEL = "def scale(x, w, out):\n    out[...] = x * w\n"
+MODEL = """
+import numpy as np
+
+def scale(x, w, out):
+    out[...] = x * w[0]
+
+def gemm(x, w, out):
+    np.matmul(x, w, out=out)
+
+def softmax(x, w, out):
+    e = np.exp(x - x.max(axis=-1, keepdims=True))
+    out[...] = e / e.sum(axis=-1, keepdims=True) * w[0]
+"""
+CASES = (
+    ("scale", 16, 200),
+    ("gemm", 16, 200),
+    ("softmax", 16, 200),
+    ("scale", 1024, 7),
+    ("softmax", 2048, 5),
+    ("gemm", 1024, 7),
+    ("gemm", 2048, 3),
+)
+"""Callable, rows and columns, how often it is timed."""
 
 
-def median(function: Callable[[], object], times: int) -> float:
-    """Milliseconds, median."""
+def contract(name: str) -> KernelContract:
+    """Three square arrays of float32."""
+    args = [("x", "activation"), ("w", "weight"), ("out", "output")]
+    return KernelContract.model_validate(
+        {
+            "match": name,
+            "candidate": f"model:{name}",
+            "reference": f"stock:{name}",
+            "dims": ["N in 1..8192"],
+            "args": [{"name": n, "role": role, "dtype": "float32", "shape": ["N", "N"]} for n, role in args],
+        }
+    )
+
+
+def median(function: Callable[[], object], times: int) -> tuple[float, float]:
+    """Milliseconds by the wall clock and of this process's processor time, medians."""
     taken = []
     for _ in range(times):
-        begun = time.perf_counter()
+        wall, cpu = time.perf_counter(), time.process_time()
         function()
-        taken.append(time.perf_counter() - begun)
-    return 1000 * float(np.median(taken))
+        taken.append((time.perf_counter() - wall, time.process_time() - cpu))
+    wall, cpu = np.median(np.asarray(taken), axis=0) * 1000
+    return float(wall), float(cpu)
+
+
+def peak(runner: Runner, case: Case) -> float:
+    """Bytes at once, over the case's own buffers."""
+    own = shared = 0
+    for value in runner.build(case).values():
+        if isinstance(value, np.ndarray):
+            own += value.size * (value.itemsize + (8 if is_float(value.dtype) else value.itemsize))
+            shared += value.size * (value.itemsize + 8)  # the candidate's buffers, and the reference's while it runs
+    tracemalloc.start()
+    run_case(runner, case)
+    _, traced = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return (traced + shared) / own
 
 
 def main() -> None:
-    contract = KernelContract.model_validate(
-        {
-            "match": "scale",
-            "candidate": "model:scale",
-            "reference": "model:scale",
-            "dims": ["B in 1..4096", "D in 1..4096"],
-            "args": [
-                {"name": "x", "role": "activation", "dtype": "float32", "shape": ["B", "D"]},
-                {"name": "w", "role": "weight", "dtype": "float32", "shape": ["D"]},
-                {"name": "out", "role": "output", "dtype": "float32", "shape": ["B", "D"]},
-            ],
-        }
-    )
     with tempfile.TemporaryDirectory() as folder:
-        Path(folder, "model.py").write_text(MODEL)
+        for module in ("model", "stock"):
+            Path(folder, f"{module}.py").write_text(MODEL)
         sys.path.insert(0, folder)
         import model  # type: ignore[import-not-found]
 
-        with runner_for(contract, Trees(Path(folder), Path(folder)), Limits(wall=120)) as runner:
-            start = median(lambda: (runner.candidate.close(), runner.candidate.start()), 5)
-            print(f"{'start of a worker':<22} {start:9.2f} ms")
-            for rows, columns, times in ((4, 64, 50), (1024, 1024, 3)):
-                report(runner, model.scale, Case("scale", (("B", rows), ("D", columns)), 1), times)
+        columns = (
+            "case",
+            "direct ms",
+            "judged call ms",
+            "overhead ms",
+            "share",
+            "gate cpu ms",
+            "whole case ms",
+            "peak",
+        )
+        print("".join(f"{column:>15}" for column in columns))
+        for name, size, times in CASES:
+            with runner_for(contract(name), Trees(Path(folder), Path(folder)), Limits(wall=120)) as runner:
+                report(runner, getattr(model, name), Case(name, (("N", size),), 1), times)
 
 
-def report(runner: Runner, function: Callable[..., None], case: Case, times: int) -> None:
+def report(runner: Runner, function: Callable[..., Any], case: Case, times: int) -> None:
     """One line of figures."""
-    inputs = runner.build(case)
+    inputs = {n: np.array(v) for n, v in runner.build(case).items()}
     expected = runner.expect(case, inputs)
-    direct = median(lambda: function(inputs["x"], inputs["w"], inputs["out"]), times)
-    call = median(lambda: runner.play(case, inputs, expected), times)
-    whole = median(lambda: run_case(runner, case), max(times // 5, 1))
-    name = " x ".join(str(value) for _, value in case.dims)
-    print(f"{name:<22} {direct:9.3f} ms direct {call:9.2f} ms confined and judged {whole:9.1f} ms whole case")
+    runner.play(case, inputs, expected)
+    direct, _ = median(lambda: function(**inputs), times)
+    judged, cpu = median(lambda: runner.play(case, inputs, expected), times)
+    whole, _ = median(lambda: run_case(runner, case), max(times // 10, 1))
+    over = judged - direct
+    name = f"{case.kernel} {case.dims[0][1]}"
+    figures = (f"{direct:.3f}", f"{judged:.2f}", f"{over:.2f}", f"{over / direct:.0%}", f"{cpu:.2f}", f"{whole:.0f}")
+    print("".join(f"{text:>15}" for text in (name, *figures, f"{peak(runner, case):.1f}x")), flush=True)
 
 
 if __name__ == "__main__":

@@ -40,6 +40,8 @@ class Planted:
     name: str
     kernel: str
     found: str | None
+    essential: str | None = None
+    """A function that it names as doing its work."""
 
     @property
     def target(self) -> str:
@@ -49,15 +51,19 @@ class Planted:
 def planted(module: str) -> list[Planted]:
     """Every candidate of a fixture module, by the comments above it."""
     source = (FIXTURES / "head" / "ops" / f"{module}.py").read_text()
-    pattern = re.compile(r"^# kernel: (\w+)\n(?:# found: (\S+)\n)?def (\w+)\(", re.M)
-    return [Planted(module, name, kernel, found or None) for kernel, found, name in pattern.findall(source)]
+    pattern = re.compile(r"^# kernel: (\w+)\n(?:# found: (\S+)\n)?(?:# essential: (\S+)\n)?def (\w+)\(", re.M)
+    return [
+        Planted(module, name, kernel, found or None, essential or None)
+        for kernel, found, essential, name in pattern.findall(source)
+    ]
 
 
-def contract_of(kernel: str, target: str) -> KernelContract:
+def contract_of(kernel: str, target: str, essential: str | None = None) -> KernelContract:
     """The fixture contract of a kernel, with this candidate."""
     tables = tomllib.loads((FIXTURES / "contracts.toml").read_text())["kernels"]
     (table,) = (t for t in tables if t["match"] == kernel)
-    return KernelContract.model_validate({**table, "candidate": target})
+    more = {"essential": [essential]} if essential else {}
+    return KernelContract.model_validate({**table, "candidate": target, **more})
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -97,7 +103,7 @@ def overlay() -> Path:
 @pytest.fixture
 def contract_for() -> Callable[[Planted], KernelContract]:
     """The contract of a candidate."""
-    return lambda candidate: contract_of(candidate.kernel, candidate.target)
+    return lambda candidate: contract_of(candidate.kernel, candidate.target, candidate.essential)
 
 
 @pytest.fixture
@@ -106,7 +112,7 @@ def engine() -> Callable[..., KernelResult]:
 
     def run(candidate: Planted, *, seed: int = SEED, count: int = 60) -> KernelResult:
         """Up to the case that shows what has to be found, if anything has."""
-        contract = contract_of(candidate.kernel, candidate.target)
+        contract = contract_of(candidate.kernel, candidate.target, candidate.essential)
 
         def found(result: CaseResult) -> bool:
             return candidate.found in {BY_FAULT[fault.kind].id for fault in result.faults}

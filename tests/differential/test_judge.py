@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import validator.differential.judge as judge_module
+from validator.differential import numbers
 from validator.differential.faults import Fault, FaultKind
 from validator.differential.judge import Expected, accepts, judge, ulp_distance, where, yardstick
 from validator.differential.numbers import dtype_of
@@ -139,7 +140,7 @@ def test_the_short_way_of_right_results_judges_as_the_long_way_does(
             away = want.yardstick * rng.standard_normal(exact.shape) * rng.choice([0.3, 2.0, 20.0])
             got = (exact + away).astype(native.dtype)
         want = replace(want, unspecified=rng.random(exact.shape) < rng.choice([0.0, 0.2]))
-        monkeypatch.setattr(judge_module, "_CHUNK", chunk)
+        monkeypatch.setattr(numbers, "CHUNK", chunk)
         quick = judge(contract(), {"out": want}, {"out": got})
         assert accepts(contract(), {"out": want}, {"out": got}) is (quick == [])
         with np.errstate(all="ignore"):

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from validator.differential.numbers import Array, is_float, largest
+from validator.differential.numbers import Array, bits_of, is_float, largest
 from validator.run.channel import DTYPE_NAMES, Call
 from validator.run.channel import Array as Descriptor
 from validator.run.sandbox import Worker
@@ -102,7 +102,7 @@ def _changed(memory: memoryview, array: Descriptor, source: Array | None, patter
             return wrong
         return wrong + _differing(arena[array.offset : array.offset + count], _flat_bytes(source))
     expected: Any = np.full(arena.shape, pattern, np.uint8)
-    _bytes_of(_view(memoryview(expected), array))[...] = _bytes_of(_view(memory, array) if source is None else source)
+    bits_of(_view(memoryview(expected), array))[...] = bits_of(_view(memory, array) if source is None else source)
     return _differing(arena, expected)
 
 
@@ -127,7 +127,7 @@ def _in_words(a: Array, b: Array) -> tuple[Array, Array]:
 
 
 def _flat_bytes(source: Array) -> Array:
-    return _bytes_of(np.ascontiguousarray(source)).reshape(-1).view(np.uint8)
+    return bits_of(np.ascontiguousarray(source)).reshape(-1).view(np.uint8)
 
 
 def _view(arena: memoryview, array: Descriptor) -> Array:
@@ -148,11 +148,6 @@ def _dtype(code: int) -> np.dtype[Any]:
 def code_of(dtype: np.dtype[Any]) -> int:
     """The channel's code of an element type."""
     return DTYPE_NAMES.index(dtype.name)
-
-
-def _bytes_of(array: Array) -> Array:
-    """The same elements as unsigned integers of their size."""
-    return array.view({1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}[array.dtype.itemsize])
 
 
 def _layout(shape: tuple[int, ...], size: int, layout: str) -> tuple[tuple[int, ...], int, int]:
@@ -242,10 +237,10 @@ def _fill(arena: memoryview, array: Descriptor, value: Array | Written, pattern:
     if isinstance(value, Written):
         value.write(target)
     else:
-        _bytes_of(target)[...] = _bytes_of(value)
+        bits_of(target)[...] = bits_of(value)
 
 
-def poisoned(array: Array, which: int) -> Array:
+def poisoned(array: Array | Written, which: int) -> Array:
     """What an output or a workspace holds before the call: NaN first, then something huge (integers: two patterns)."""
     return np.broadcast_to(_poison(array.dtype, which), array.shape)
 

@@ -56,6 +56,8 @@ LARGEST = 2 << 30
 """Bytes of all arguments of one case. A manifest says the sizes; the gate holds several copies of them at once."""
 
 _Size = Annotated[int, Field(ge=0, lt=1 << 64)]
+FILLED = frozenset({Role.OUTPUT, Role.WORKSPACE})
+"""Roles whose contents before the call mean nothing: they are poisoned."""
 _WRITTEN = frozenset({Role.OUTPUT, Role.STATE, Role.WORKSPACE})
 
 
@@ -173,7 +175,7 @@ def fill_of(contract: KernelContract, case: Case, name: str) -> Fill:
 
 
 def build(contract: KernelContract, case: Case) -> Inputs:
-    """The case's data. Written arguments that hold no input yet are there too, filled plainly: callers poison them.
+    """The case's data. Arguments that hold nothing before the call are there too, as zeros that take no memory.
 
     Raises `CaseTooLarge`.
     """
@@ -191,6 +193,9 @@ def build(contract: KernelContract, case: Case) -> Inputs:
             inputs[name] = parse_expression(number).value(dict(case.dims)) if isinstance(number, str) else number
             continue
         fill = fill_of(contract, case, name)
+        if role in FILLED:
+            inputs[name] = np.broadcast_to(np.zeros((), fill.dtype), fill.shape)
+            continue
         source = Source(derived(case.seed, name))
         array = VARIANTS[variants[name]].make(fill, source) if name in variants else filled(fill, source)
         inputs[name] = array.item() if role is Role.SCALAR and array.ndim == 0 else array

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from validator.differential.judge import Expected
-from validator.differential.numbers import Array
+from validator.differential.numbers import Array, in_chunks
 
 __all__ = ["baseline_error", "error_of"]
 
@@ -33,9 +33,11 @@ def _worst(outputs: Mapping[str, Array], expected: Mapping[str, Expected]) -> fl
 
 
 def _ratio(array: Array, want: Expected) -> float | None:
-    wide: NDArray[np.float64] = array.astype(np.float64)
-    seen = np.isfinite(wide) & np.isfinite(want.exact) & np.isfinite(want.yardstick) & ~want.unspecified
-    if not seen.any():
-        return None
-    error, yard = np.square((wide - want.exact)[seen]).sum(), np.square(want.yardstick[seen]).sum()
-    return float(np.sqrt(error / max(yard, np.finfo(float).tiny)))
+    count, error, due = 0, 0.0, 0.0
+    for have, exact, yard, free in in_chunks(array, want.exact, want.yardstick, want.unspecified):
+        away: NDArray[np.float64] = have.astype(np.float64) - exact
+        seen = np.isfinite(away) & np.isfinite(yard) & ~free
+        count += int(np.count_nonzero(seen))
+        error += float(np.square(away[seen]).sum())
+        due += float(np.square(yard[seen]).sum())
+    return float(np.sqrt(error / max(due, np.finfo(float).tiny))) if count else None

@@ -9,10 +9,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from validator.differential.cases import Inputs
 from validator.differential.judge import Expected
-from validator.differential.numbers import Array, is_float
+from validator.differential.numbers import CHUNK, Array, in_chunks, is_float
 from validator.differential.runner import Outputs, Runner
 
 __all__ = ["CONTROLS", "Controlled", "controls"]
@@ -59,37 +60,52 @@ def controls(runner: Runner, inputs: Inputs, expected: Mapping[str, Expected], o
 
 def _equal(wrong: Array, want: Expected) -> bool:
     """Nothing to see: equal to the right result within what the type itself can hold of it."""
-    judged = ~want.unspecified
-    a, b = wrong.astype(np.float64)[judged], want.native.astype(np.float64)[judged]
-    if not is_float(want.native.dtype):
-        return bool(np.array_equal(a, b))
-    return bool(np.array_equal(a, b, equal_nan=True) or np.allclose(a, b, rtol=0, atol=np.max(_yard(want), initial=0)))
+    atol = 0.0
+    if is_float(want.native.dtype):
+        yards = in_chunks(want.yardstick, want.unspecified)
+        atol = max((float(np.max(y, where=np.isfinite(y) & ~free, initial=0)) for y, free in yards), default=0.0)
+    for have, due, free in in_chunks(wrong, want.native, want.unspecified):
+        a, b = have.astype(np.float64), due.astype(np.float64)
+        if not np.all(free | (a == b) | (np.abs(a - b) <= atol) | (np.isnan(a) & np.isnan(b))):
+            return False
+    return True
 
 
-def _yard(want: Expected) -> Array:
-    return np.where(np.isfinite(want.yardstick), want.yardstick, 0)[~want.unspecified]
+def _finite(right: Array) -> Iterator[NDArray[np.float64]]:
+    """Chunks of it, with zeros for what is not finite."""
+    return (np.nan_to_num(part.astype(np.float64), nan=0.0, posinf=0.0, neginf=0.0) for (part,) in in_chunks(right))
+
+
+def _largest(right: Array) -> tuple[int, float]:
+    """(flat position, value) of the element of the largest magnitude."""
+    tops = ((int(np.argmax(np.abs(part))), part) for part in _finite(right))
+    found = [(at + index * CHUNK, float(part[at])) for index, (at, part) in enumerate(tops)]
+    return max(found, key=lambda place: abs(place[1]))
 
 
 def _wrong(right: Array, inputs: Inputs, other: Array | None) -> Iterator[tuple[str, Array]]:
+    """Known-bad results, one at a time: each is gone before the next is made."""
     if not right.size:
         return
-    finite = np.nan_to_num(right.astype(np.float64), nan=0.0, posinf=0.0, neginf=0.0)
-    yield "zeros", np.zeros_like(right)
-    yield "mean", np.full(right.shape, finite.mean()).astype(right.dtype)
+    mean = sum(float(part.sum()) for part in _finite(right)) / right.size
+    yield "zeros", np.broadcast_to(np.zeros((), right.dtype), right.shape)
+    yield "mean", np.broadcast_to(np.full((), mean).astype(right.dtype), right.shape)
     for value in inputs.values():
         if isinstance(value, np.ndarray) and value.shape == right.shape and value.dtype == right.dtype:
             yield "input", value
             break
     if other is not None and other.shape == right.shape:
         yield "other-case", other
+    at, value = _largest(right)
     one = right.copy()
-    at = int(np.argmax(np.abs(finite)))
-    one.reshape(-1)[at] = (finite.reshape(-1)[at] * 1.5 + (not is_float(right.dtype))).astype(right.dtype)
+    one.reshape(-1)[at] = np.asarray(value * 1.5 + (not is_float(right.dtype))).astype(right.dtype)
     yield "one-coefficient", one
+    del one
     if right.ndim and right.shape[-1] > 1:
         tail = right.copy()
         tail[..., -1] = 0
         yield "tail", tail
+        del tail
     if right.ndim > 1 and (rows := int(np.prod(right.shape[:-1]))) > 1:
         swapped = right.copy().reshape(rows, right.shape[-1])
         swapped[[0, -1]] = swapped[[-1, 0]]

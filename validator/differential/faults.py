@@ -23,6 +23,8 @@ class FaultKind(StrEnum):
     """Right in one order of calls and wrong in another."""
     EARLIER = "earlier-result-changed"
     BATCH = "depends-on-batch-mates"
+    DECOY = "decoy-kernel"
+    """With a function that is said to do the work doing nothing, the result is the same."""
     WORKER = "no-result"
 
 

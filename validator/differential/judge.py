@@ -10,14 +10,14 @@ by element, so a wrong row cannot hide in a large result, and small rows cannot 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from validator.differential.faults import Fault, FaultKind
-from validator.differential.numbers import Array, eps_of, is_float, largest, smallest
+from validator.differential.numbers import Array, eps_of, in_chunks, is_float, largest, smallest
 from validator.manifest.contract import KernelContract, Tolerance
 
 __all__ = ["Expected", "Spread", "accepts", "judge", "ulp_distance", "yardstick"]
@@ -37,6 +37,13 @@ class Expected:
     """Element by element, what an honest implementation may be off by (one standard deviation)."""
     unspecified: NDArray[np.bool_]
     """Elements that the reference does not write."""
+    beyond: bool = field(init=False)
+    """Some element is too large for the output's type."""
+
+    def __post_init__(self) -> None:
+        top = largest(self.native.dtype)
+        inside = all(np.all((part <= top) & (part >= -top)) for (part,) in in_chunks(self.exact))
+        object.__setattr__(self, "beyond", not inside)
 
 
 @np.errstate(all="ignore")
@@ -80,16 +87,16 @@ def _metadata(name: str, want: Expected, got: Array | None) -> list[Fault]:
     return []
 
 
-_CHUNK = 1 << 16
-"""Elements that are compared at a time where the answer is plain: no temporary array is larger."""
-
-
 def _plainly_right(tolerance: Tolerance, want: Expected, got: Array) -> bool:
     """Every element is within the narrowest of all limits, so every pool of them is: what honest results are."""
     limit = _narrowest(tolerance)
-    return _has_short_way(tolerance, got) and all(
-        np.all(free | (error <= limit * yard)) for error, yard, free in _errors(want, got)
-    )
+    if not _has_short_way(tolerance, got):
+        return False
+    for error, yard, free in _errors(want, got):
+        fits = error <= limit * yard
+        if not fits.all() and not np.all(free | fits):
+            return False
+    return True
 
 
 def _plainly_wrong(tolerance: Tolerance, want: Expected, got: Array) -> bool:
@@ -107,11 +114,12 @@ def _has_short_way(tolerance: Tolerance, got: Array) -> bool:
 def _errors(want: Expected, got: Array) -> Iterator[tuple[F64, F64, NDArray[np.bool_]]]:
     """Chunks of (error, yardstick, whether the element is free); NaN where either result is not finite in the type."""
     top = largest(got.dtype)
-    flat = [np.ravel(part) for part in (got, want.exact, want.yardstick, want.unspecified)]
-    for start in range(0, got.size, _CHUNK):
-        have, exact, yard, free = (part[start : start + _CHUNK] for part in flat)
-        wide = have.astype(np.float64)
-        yield np.where((np.abs(exact) <= top) & np.isfinite(wide), np.abs(wide - exact), np.nan), yard, free
+    for have, exact, yard, free in in_chunks(got, want.exact, want.yardstick, want.unspecified):
+        error = have - exact  # in float64
+        np.abs(error, out=error)
+        if want.beyond or not np.isfinite(np.dot(error, error)):
+            error[~(np.isfinite(have.astype(np.float64)) & (np.abs(exact) <= top))] = np.nan
+        yield error, yard, free
 
 
 def _narrowest(tolerance: Tolerance) -> float:
@@ -184,7 +192,7 @@ def _relative(tolerance: Tolerance, want: Expected, wide: F64, finite: NDArray[n
         if np.any(over):
             worst = max(worst, float(np.where(over, ratio, 0).max()))
             bad |= _spread_back(over, along, wide.ndim) & (error > tolerance.rms_ratio * yard)
-    row = np.sqrt(np.mean(yard**2, axis=-1, keepdims=True)) if yard.ndim else yard
+    row = np.sqrt(_energy(yard, (yard.ndim - 1,)) / max(yard.shape[-1], 1))[..., None] if yard.ndim else yard
     bad |= finite & (error > _ALONE * tolerance.max_ratio * np.maximum(row, yard))
     if bad.any():
         worst = max(worst, float((error[bad] / np.maximum(yard[bad], np.finfo(float).tiny)).max()))
@@ -210,8 +218,15 @@ def _spread_back(over: NDArray[np.bool_], kept: tuple[int, ...], axes: int) -> N
 
 def _ratio(error: F64, yard: F64, axes: tuple[int, ...] | None) -> F64:
     """RMS error over RMS yardstick; 0 where there is no error."""
-    up, down = np.sum(error**2, axis=axes), np.sum(yard**2, axis=axes)
+    up, down = _energy(error, axes), _energy(yard, axes)
     return np.asarray(np.sqrt(np.divide(up, np.maximum(down, np.finfo(float).tiny))))
+
+
+def _energy(values: F64, axes: tuple[int, ...] | None) -> F64:
+    """Sum of squares over these axes (None: all), with no array of squares in between."""
+    kept = () if axes is None else tuple(a for a in range(values.ndim) if a not in axes)
+    names = "abcdefgh"[: values.ndim]
+    return np.asarray(np.einsum(f"{names},{names}->{''.join(names[a] for a in kept)}", values, values))
 
 
 _ALONE = 4.0
@@ -227,10 +242,11 @@ def _widened(yard: F64) -> float:
 
     Counted along the axis with the fewest: (sum e)^2 / sum e^2 over the energies e of its slices.
     """
-    energy = np.square(yard / max(float(np.max(yard, initial=0.0)), np.finfo(float).tiny))
-    fewest = float(energy.size)
-    for axes, _ in _slices(energy.ndim):
-        of_slices = np.sum(energy, axis=axes)
+    # Any scale serves; a power of two keeps small squares from vanishing and changes nothing else.
+    top = max(float(np.max(yard, initial=0.0)), np.finfo(float).tiny)
+    fewest = float(yard.size)
+    for axes, _ in _slices(yard.ndim):
+        of_slices = _energy(yard, axes) / top**2 if top > 1e-150 else _energy(yard / top, axes)
         fewest = min(fewest, float(np.sum(of_slices) ** 2 / max(np.sum(of_slices**2), np.finfo(float).tiny)))
     return float(1 + (_ALONE - 1) / np.sqrt(max(fewest, 1.0)))
 
@@ -246,31 +262,38 @@ class Spread:
     """How far the reference moves when its inputs move by a rounding error; one result at a time is looked at."""
 
     def __init__(self, exact: F64, native: Array) -> None:
-        self._exact, self._native = exact, native
+        self.exact, self._native = exact, native
         self._moved = np.zeros(exact.shape)
         self._count = 0
 
     @np.errstate(all="ignore")
     def add(self, probe: Array) -> None:
         """One more result, of inputs that were moved."""
-        wide = probe.astype(np.float64, copy=False)
         self._count += 1
-        if is_float(self._native.dtype):
-            self._moved += np.square(_finite(wide - self._exact))
-        else:
-            self._moved = np.maximum(self._moved, np.abs(wide - self._native.astype(np.float64)))
+        floating = is_float(self._native.dtype)
+        for moved, wide, exact, native in in_chunks(self._moved, probe, self.exact, self._native):
+            if floating:
+                moved += np.square(_finite(wide.astype(np.float64, copy=False) - exact))
+            else:
+                np.maximum(moved, np.abs(wide.astype(np.float64) - native.astype(np.float64)), out=moved)
 
     @np.errstate(all="ignore")
     def yardstick(self) -> F64:
-        """What an honest implementation may be off by: rounding, the trusted one's error, the input's own rounding."""
-        exact, native = self._exact, self._native
-        if not is_float(native.dtype):
+        """What an honest implementation may be off by: rounding, the trusted one's error, the input's own rounding.
+
+        Called once, at the end.
+        """
+        dtype = self._native.dtype
+        if not is_float(dtype):
             # An integer that a rounding error moves by one step (a value on an edge) may be off by that step.
-            return np.where((self._moved == 1) & (native.dtype.kind != "b"), 1.0, 0.0)
-        total = self._moved / max(self._count, 1)
-        total += np.square(_finite(0.5 * eps_of(native.dtype) * np.abs(exact)))
-        total += np.square(_finite(native.astype(np.float64) - exact))
-        return np.asarray(np.sqrt(total) + smallest(native.dtype))
+            return np.where((self._moved == 1) & (dtype.kind != "b"), 1.0, 0.0)
+        for total, exact, native in in_chunks(self._moved, self.exact, self._native):
+            total /= max(self._count, 1)
+            total += np.square(_finite(0.5 * eps_of(dtype) * np.abs(exact)))
+            total += np.square(_finite(native.astype(np.float64) - exact))
+            np.sqrt(total, out=total)
+            total += smallest(dtype)
+        return self._moved
 
 
 def yardstick(exact: F64, native: Array, probes: Iterable[Array]) -> F64:

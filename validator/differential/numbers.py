@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Array", "Source", "derived", "dtype_of", "eps_of", "is_float", "largest", "smallest"]
+__all__ = [
+    "CHUNK",
+    "Array",
+    "Source",
+    "bits_of",
+    "derived",
+    "dtype_of",
+    "eps_of",
+    "in_chunks",
+    "is_float",
+    "largest",
+    "smallest",
+]
 
 Array = NDArray[Any]
 
@@ -45,6 +57,31 @@ def smallest(dtype: np.dtype[Any]) -> float:
     return float(_info(dtype).smallest_subnormal)
 
 
+CHUNK = 1 << 15
+"""Elements that are worked on at a time where a whole array would need temporary ones as large."""
+
+
+def in_chunks(*arrays: Array) -> Iterator[tuple[Array, ...]]:
+    """The same stretch of each array (all of one shape), flat, a chunk at a time; views where the memory allows.
+
+    An array in which one element stands for all (zero strides) stays one.
+    """
+    flat = [_flat(array) for array in arrays]
+    for start in range(0, arrays[0].size, CHUNK):
+        yield tuple(part[start : start + CHUNK] for part in flat)
+
+
+def _flat(array: Array) -> Array:
+    if array.size and not any(array.strides):
+        return np.broadcast_to(array[(0,) * array.ndim], (array.size,))
+    return array.reshape(-1)
+
+
+def bits_of(array: Array) -> Array:
+    """The same elements as unsigned integers of their size."""
+    return array.view({1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}[array.dtype.itemsize])
+
+
 def derived(*parts: object) -> int:
     """A 64-bit seed from a root seed and names."""
     return int.from_bytes(hashlib.sha256("\0".join(map(str, parts)).encode()).digest()[:8], "little")
@@ -67,11 +104,14 @@ class Source:
 
     def bell(self, shape: Sequence[int]) -> NDArray[np.float64]:
         """Mean 0, variance 1, within ±3.5: the sum of four 16-bit uniforms (no libm, so no platform differences)."""
-        raw = self.raw(int(np.prod(shape, dtype=np.int64)))
-        total: NDArray[np.float64] = np.full(raw.shape, -131070.0)
-        for k in range(4):
-            total += (raw >> np.uint64(16 * k)) & np.uint64(0xFFFF)
-        return (total * (1.7320508 / 65536.0)).reshape(tuple(shape))
+        total: NDArray[np.float64] = np.full(int(np.prod(shape, dtype=np.int64)), -131070.0)
+        for start in range(0, len(total), CHUNK):
+            part = total[start : start + CHUNK]
+            raw = self.raw(len(part))
+            for k in range(4):
+                part += (raw >> np.uint64(16 * k)) & np.uint64(0xFFFF)
+            part *= 1.7320508 / 65536.0
+        return total.reshape(tuple(shape))
 
     def below(self, limit: int, shape: Sequence[int]) -> NDArray[np.int64]:
         """Integers in [0, limit)."""

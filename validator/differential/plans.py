@@ -14,7 +14,7 @@ import numpy as np
 from validator.differential.cases import Case, Inputs, copied, float_arguments
 from validator.differential.faults import Fault, FaultKind
 from validator.differential.judge import Expected, judge
-from validator.differential.numbers import Source, derived, largest
+from validator.differential.numbers import Source, bits_of, derived, in_chunks, largest
 from validator.differential.runner import Outputs, Played, Runner
 from validator.differential.shapes import Space
 from validator.manifest.contract import KernelContract, Role
@@ -55,9 +55,10 @@ def differing(
     out = []
     for name, want in expected.items():
         if name in a and name in b and a[name].shape == b[name].shape == want.unspecified.shape:
-            size = a[name].dtype.itemsize
-            left, right = (np.ascontiguousarray(x[name]).view(np.uint8).reshape(*x[name].shape, size) for x in (a, b))
-            count = int(np.count_nonzero(np.any(left != right, axis=-1) & ~want.unspecified))
+            count = 0
+            for left, right, free in in_chunks(bits_of(a[name]), bits_of(b[name]), want.unspecified):
+                if not np.array_equal(left, right):
+                    count += int(np.count_nonzero((left != right) & ~free))
             if count:
                 out.append((name, count))
     return out
@@ -123,7 +124,7 @@ def _flip(runner: Runner, case: Case, inputs: Inputs, expected: Expectation, fir
         return []
     source = Source(derived(case.seed, "flip"))
     name = names[int(source.below(len(names), (1,))[0])]
-    changed = copied(inputs)
+    changed = {**inputs, name: inputs[name].copy()}
     flat = changed[name].reshape(-1)
     at = int(source.below(flat.size, (1,))[0])
     old = float(flat[at])

@@ -68,4 +68,4 @@ def _worker(chosen: Candidate, contract: KernelContract, trees: Trees, limits: L
     trusted = () if chosen.compiled else (contract.reference, contract.baseline)
     forbidden = tuple(t for t in trusted if t is not None and t != chosen.target)
     allowed = replace(limits, wall=limits.wall * chosen.patience, start=limits.start * 2)
-    return Worker(chosen.target, tree, allowed, forbidden, chosen.adapter, chosen.options)
+    return Worker(chosen.target, tree, allowed, forbidden, adapter=chosen.adapter, options=chosen.options)

@@ -6,21 +6,30 @@ import math
 import secrets
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
 from typing import Any
 
 import numpy as np
 
-from validator.differential.buffers import PATTERNS, Placed, code_of, place, poisoned
-from validator.differential.cases import Case, Inputs, build, fill_of, float_arguments, is_written, judged_arguments
+from validator.differential.buffers import PATTERNS, Placed, Written, code_of, place, poisoned
+from validator.differential.cases import (
+    FILLED,
+    Case,
+    Inputs,
+    build,
+    fill_of,
+    float_arguments,
+    is_written,
+    judged_arguments,
+)
 from validator.differential.device import Candidate, Device, NotRunHere, launch_of
 from validator.differential.errors import DifferentialError
 from validator.differential.faults import Fault, FaultKind
 from validator.differential.judge import Expected, Spread, accepts, judge
-from validator.differential.numbers import Array, Source, derived, eps_of, is_float
+from validator.differential.numbers import Array, Source, derived, eps_of, in_chunks, is_float
 from validator.differential.shapes import shape_of
-from validator.manifest.contract import KernelContract, Role
+from validator.manifest.contract import KernelContract
 from validator.run.channel import ALIGNED, Buffer, Result
 from validator.run.channel import Array as Descriptor
 from validator.run.sandbox import Outcome, Reply, Worker
@@ -28,10 +37,6 @@ from validator.run.sandbox import Outcome, Reply, Worker
 __all__ = ["Outputs", "Played", "ReferenceFailed", "Runner"]
 
 Outputs = dict[str, Array]
-
-_FILLED = frozenset({Role.OUTPUT, Role.WORKSPACE})
-"""Roles whose contents before the call mean nothing, so they are poisoned."""
-
 
 _AT_ONCE = 1 << 20
 """Bytes of arguments that are worth one exchange for several calls; beyond, each call is let go of before the next."""
@@ -106,31 +111,35 @@ class Runner:
 
     def expect(self, case: Case, inputs: Inputs) -> dict[str, Expected]:
         """What is right for these inputs. Raises `ReferenceFailed`."""
-        ((native, old_native),) = self._trusted(self.baseline, [inputs], case, 1)
+        ((native, old_native),) = (
+            ({name: array.copy() for name, array in results.items()}, old)
+            for results, old in self._trusted(self.baseline, [inputs], case, 1)
+        )
         if self.wide:
             try:
-                return self._expected(case, _widened(inputs), native, old_native)
+                return self._expected(case, inputs, native, old_native)
             except ReferenceFailed:
                 self.wide = False
         return self._expected(case, inputs, native, {})
 
     def _expected(self, case: Case, inputs: Inputs, native: Outputs, old_native: Outputs) -> dict[str, Expected]:
         """The reference on these inputs and on some that lie a rounding error beside them."""
+        given = _widened(inputs) if self.wide else inputs
         moved = (self._moved(inputs, case, index) for index in range(_probes(inputs)))
-        results = self._trusted(self.reference, chain([inputs], moved), case, 0 if self.wide else 1)
+        results = self._trusted(self.reference, chain([given], moved), case, 0 if self.wide else 1)
         exact, old_exact = next(results)
-        wide = {name: exact[name].astype(np.float64, copy=False) for name in native}
-        spreads = {name: Spread(wide[name], array) for name, array in native.items()}
+        untouched = {
+            name: _untouched((array, old_native[name]), (exact[name], old_exact[name])) if name in old_native else _NONE
+            for name, array in native.items()
+        }
+        spreads = {name: Spread(exact[name].astype(np.float64), array) for name, array in native.items()}
         for outputs, _ in results:
             for name, spread in spreads.items():
                 spread.add(outputs[name])
-        expected = {}
-        for name, array in native.items():
-            unspecified = np.zeros(array.shape, bool)
-            if name in old_native:
-                unspecified = _same(array, old_native[name]) & _same(exact[name], old_exact[name])
-            expected[name] = Expected(wide[name], array, spreads[name].yardstick(), unspecified)
-        return expected
+        return {
+            name: Expected(spread.exact, native[name], spread.yardstick(), np.broadcast_to(free, native[name].shape))
+            for (name, spread), free in zip(spreads.items(), untouched.values(), strict=True)
+        }
 
     def mistaken(self, case: Case, several: list[Inputs]) -> list[Outputs | None]:
         """What the trusted implementation makes of each of these inputs; None where it raises.
@@ -140,7 +149,8 @@ class Runner:
         found: list[Outputs | None] = []
         for placed, _, reply in self._asked(self.baseline, several, case, 1):
             try:
-                found.append(self._results(self.baseline, placed, reply))
+                results = self._results(self.baseline, placed, reply)
+                found.append({name: array.copy() for name, array in results.items()})
             except ReferenceFailed:
                 found.append(None)
             if reply.outcome not in (Outcome.OK, Outcome.ERROR):
@@ -204,7 +214,7 @@ class Runner:
         if self.checker is None:
             return []
         # Outputs that only the result fills say nothing beforehand; the checker gets the inputs and the results.
-        given = {n: inputs[n] for n, (role, _) in self.stock.values.items() if role not in _FILLED}
+        given = {n: inputs[n] for n, (role, _) in self.stock.values.items() if role not in FILLED}
         placed = place(self.checker, {**given, **{f"result {n}": outputs[n] for n in expected}})
         reply = self.checker.call(placed.call())
         if reply.outcome is Outcome.ERROR:
@@ -224,9 +234,7 @@ class Runner:
             return inputs
         numbers = {"seed": case.seed % (1 << 62), **dict(case.dims)}
         reply = self.generator.call(place(self.generator, numbers).call())
-        filled = [
-            n for n, (r, _) in self.stock.values.items() if isinstance(inputs[n], np.ndarray) and r not in _FILLED
-        ]
+        filled = [n for n, (r, _) in self.stock.values.items() if isinstance(inputs[n], np.ndarray) and r not in FILLED]
         if reply.result is None or len(reply.result.returns) != len(filled):
             raise ReferenceFailed(
                 f"{self.generator.target} must return {len(filled)} arrays ({', '.join(filled)}): {reply.detail[:300]}"
@@ -304,14 +312,17 @@ class Runner:
         poison = {
             n: poisoned(v, which)
             for n, v in passed.items()
-            if contract.values[n][0] in _FILLED and isinstance(v, np.ndarray)
+            if contract.values[n][0] in FILLED and isinstance(v, np.ndarray | Written)
         }
         return {**passed, **poison}, poison
 
     def _trusted(
         self, worker: Worker, several: Iterable[Inputs], case: Case, which: int
     ) -> Iterator[tuple[Outputs, Outputs]]:
-        """For each: (results, what the outputs held before). Raises `ReferenceFailed`."""
+        """For each: (results, which last until the next is asked for; what the outputs held before).
+
+        Raises `ReferenceFailed`.
+        """
         for placed, poison, reply in self._asked(worker, several, case, which):
             results = self._results(worker, placed, reply)
             yield results, {n: v for n, v in poison.items() if n in results}
@@ -342,7 +353,7 @@ class Runner:
                 placed.empty()
 
     def _results(self, worker: Worker, placed: Placed, reply: Reply) -> Outputs:
-        """A trusted function's outputs; what it returns is taken as it is."""
+        """A trusted function's outputs where they lie; what it returns is taken as it is."""
         if reply.result is None:
             raise ReferenceFailed(f"{worker.target} gives no result: {reply.outcome} {reply.detail[:300]}")
         declared, returned = self.stock.returns, reply.result.returns
@@ -351,9 +362,9 @@ class Runner:
                 f"{worker.target} does not return the {len(declared)} numpy arrays that the contract declares"
             )
         names = (n for n in judged_arguments(self.stock) if n not in declared)
-        outputs = {n: placed.view(n).copy() for n in names}
+        outputs = {n: placed.view(n) for n in names}
         for name, array, data in zip(declared, returned, reply.result.data, strict=bool(declared)):
-            outputs[name] = np.frombuffer(data, _DTYPES[array.dtype]).reshape(array.shape).copy()
+            outputs[name] = np.frombuffer(data, _DTYPES[array.dtype]).reshape(array.shape)
         return outputs
 
     def _moved(self, inputs: Inputs, case: Case, index: int) -> Inputs:
@@ -361,11 +372,11 @@ class Runner:
         promised = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-9}
         moved = dict(inputs)
         for name in float_arguments(inputs):
-            array = moved[name]
+            array = inputs[name]
             eps = max(promised[self.contract.compute_dtype], eps_of(array.dtype) / 2)
-            # Not plus or minus one unit: equal moves of two inputs would cancel in their difference far too often.
             source = Source(derived(case.seed, "probe", index, name))
-            moved[name] = (array.astype(np.float64) * (1.0 + eps * source.bell(array.shape))).astype(array.dtype)
+            dtype = np.dtype(np.float64) if self.wide else array.dtype
+            moved[name] = Written(array.shape, dtype, partial(_write_moved, array, eps, source))
         return moved
 
     def shape(self, case: Case, name: str) -> tuple[int, ...]:
@@ -373,10 +384,36 @@ class Runner:
         return shape_of(self.contract.values[name][1].shape or (), dict(case.dims))
 
 
+def _write_moved(array: Array, eps: float, source: Source, target: Array) -> None:
+    """Every element times 1 and a little, in the target's type."""
+    for there, here in in_chunks(target, array):
+        # Not plus or minus one unit: equal moves of two inputs would cancel in their difference far too often.
+        there[...] = (here.astype(np.float64) * (1.0 + eps * source.bell(here.shape))).astype(array.dtype)
+
+
 def _widened(inputs: Inputs) -> Inputs:
+    """The same values with float64 in place of every other floating-point type."""
+
+    def write(array: Array, target: Array) -> None:
+        target[...] = array
+
+    wide = np.dtype(np.float64)
     return {
-        n: v.astype(np.float64) if isinstance(v, np.ndarray) and is_float(v.dtype) else v for n, v in inputs.items()
+        n: Written(v.shape, wide, partial(write, v)) if isinstance(v, np.ndarray) and is_float(v.dtype) else v
+        for n, v in inputs.items()
     }
+
+
+_NONE = np.zeros((), bool)
+
+
+def _untouched(*pairs: tuple[Array, Array]) -> Array:
+    """Where every array of these pairs is the same as the one beside it; one element where none is."""
+    same = np.ones(pairs[0][0].shape, bool)
+    for pair in pairs:
+        for found, after, before in in_chunks(same, *pair):
+            found &= _same(after, before)
+    return same if same.any() else _NONE
 
 
 def _same(a: Array, b: Array) -> Array:

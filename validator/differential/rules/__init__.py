@@ -8,6 +8,7 @@ from validator.differential.faults import FaultKind
 from validator.differential.rules import (
     batch_mates,
     blind_tolerance,
+    decoy_kernel,
     hidden_state,
     memory_disturbed,
     no_result,
@@ -29,6 +30,7 @@ RULES: tuple[ModuleType, ...] = (
     not_repeatable,
     hidden_state,
     batch_mates,
+    decoy_kernel,
     no_result,
     tolerance_too_wide,
     blind_tolerance,
@@ -45,6 +47,7 @@ BY_FAULT: dict[FaultKind, Rule] = {
     FaultKind.HIDDEN: hidden_state.RULE,
     FaultKind.EARLIER: hidden_state.RULE,
     FaultKind.BATCH: batch_mates.RULE,
+    FaultKind.DECOY: decoy_kernel.RULE,
     FaultKind.WORKER: no_result.RULE,
 }
 """Which rule a fault breaks."""
