@@ -19,10 +19,10 @@ __all__ = ["FAMILY"]
 
 
 def _single(function: Kernel) -> Kernel:
-    """Bits to bits, evaluated in binary64 and rounded once."""
+    """Bits to bits, by a function that answers in binary64."""
 
     def kernel(*arrays: Array) -> Array:
-        value = function(*(a.view(np.float32).astype(np.float64) for a in arrays))
+        value = function(*(a.view(np.float32) for a in arrays))
         return canonical(F32, value.astype(np.float32).view(np.uint32))
 
     return kernel
@@ -47,7 +47,8 @@ def _function(function: Kernel, *, count: int = 1) -> Callable[[Words], Op]:
 
 
 def _reciprocal_root(x: Array) -> Array:
-    return 1 / np.sqrt(x)
+    """In binary64, whatever the argument."""
+    return 1 / np.sqrt(x, dtype=np.float64)
 
 
 def _coarse64(function: Kernel) -> Kernel:

@@ -1,10 +1,15 @@
-"""Fused multiply-add of binary64 in integers, rounded once in any mode: where two roundings would differ."""
+"""Fused multiply-add of binary64, rounded once in any mode.
+
+To nearest even it is computed in parts that carry no error; what that cannot do (other modes, sizes near overflow or
+underflow, special values) is computed in integers.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
 from validator.emulate.isa.model import Array
+from validator.emulate.isa.numbers import odd_sum
 
 __all__ = ["fma64"]
 
@@ -22,6 +27,54 @@ _GUARD = 8
 
 def fma64(a: Array, b: Array, c: Array, mode: str = "rn") -> Array:
     """a·b + c for binary64 bits. A NaN that arises is whatever numpy makes of it."""
+    if mode != "rn":
+        return _in_integers(a, b, c, mode)
+    result, doubtful = _from_parts(a.view(np.float64), b.view(np.float64), c.view(np.float64))
+    bits = result.view(np.uint64)
+    if doubtful.any():
+        a, b, c = np.broadcast_arrays(a, b, c)
+        bits[doubtful] = _in_integers(a[doubtful], b[doubtful], c[doubtful], mode)
+    return bits
+
+
+_SPLITTER = np.float64((1 << 27) + 1)
+_FACTOR, _ADDEND = (2.0**-400, 2.0**400), (2.0**-700, 2.0**900)
+
+
+def _from_parts(a: Array, b: Array, c: Array) -> tuple[Array, Array]:
+    """The sum to nearest even, and where it may be wrong: sizes far from one, results of zero.
+
+    The product and two sums without error, the rest rounded to odd (Boldo and Melquiond 2008, algorithm 5).
+    """
+    product = a * b
+    a_high, b_high = _upper(a), _upper(b)
+    a_low, b_low = a - a_high, b - b_high
+    lost = ((a_high * b_high - product) + a_high * b_low + a_low * b_high) + a_low * b_low
+    first, first_lost = _sum_without_error(c, lost)
+    second, second_lost = _sum_without_error(product, first)
+    result = second + odd_sum(first_lost, second_lost)
+    sound = _between(a, *_FACTOR) & _between(b, *_FACTOR) & (_between(c, *_ADDEND) | (c == 0)) & (result != 0)
+    return result, ~sound
+
+
+def _upper(x: Array) -> Array:
+    """The upper 26 bits of a significand (Veltkamp)."""
+    scaled = _SPLITTER * x
+    return scaled - (scaled - x)
+
+
+def _sum_without_error(a: Array, b: Array) -> tuple[Array, Array]:
+    total = a + b
+    part = total - a
+    return total, (a - (total - part)) + (b - part)
+
+
+def _between(x: Array, least: float, most: float) -> Array:
+    size = np.abs(x)
+    return (size >= least) & (size <= most)
+
+
+def _in_integers(a: Array, b: Array, c: Array, mode: str) -> Array:
     a, b, c = np.broadcast_arrays(a, b, c)
     special = _special(a) | _special(b)
     plain = (a.view(np.float64) * b.view(np.float64) + c.view(np.float64)).view(np.uint64)
