@@ -14,6 +14,7 @@ import pytest
 
 from fixtures.ordering.labels import contract_of
 from validator.emulate.hazard import HazardKind
+from validator.emulate.hoisted import hoisted_loads
 from validator.emulate.launch import Prepared, prepare
 from validator.emulate.run import Report, compile_kernel, find_kernel, play
 from validator.gpu.launch import Recipe
@@ -91,3 +92,24 @@ def test_the_same_seed_makes_the_same_run() -> None:
     first, second = (run("h15_bad", "sm_90a", 4)[1] for _ in range(2))
     assert [str(h) for h in first.hazards] == [str(h) for h in second.hazards]
     assert first.differences == second.differences
+
+
+@pytest.mark.sass
+@pytest.mark.parametrize("arch", ["sm_90a", "sm_100a"])
+@pytest.mark.parametrize("pair", ["h06", "h07", "h08", "h09", "h11", "hc1"])
+def test_loads_that_ptxas_moved_are_executed_where_the_machine_code_executes_them(pair: str, arch: str) -> None:
+    """With the cubin beside it the PTX gives the verdict of the machine code, which differs between architectures."""
+    for twin in ("bad", "ok"):
+        folder = CORPUS / f"{pair}_{twin}"
+        case = tomllib.loads((folder / "case.toml").read_text())
+        data = (folder / f"{arch}.ptx").read_bytes()
+        contract = contract_of(case)
+        program = find_kernel(read_ptx(data, f"{arch}.ptx"), case["kernel"])
+        moved = hoisted_loads(data, f"{arch}.ptx", program, folder / f"{arch}.cubin", (contract,))
+        prepared = prepare(program, contract, RECIPE)
+        assert moved is not None
+        assert isinstance(prepared, Prepared)
+        report = play(compile_kernel(program, data, moved), prepared, schedules=3, moves_noncoherent=False)
+        refuted = case["expect"]["sass"][arch]["verdict"] == "refuted"
+        assert report.refuted == refuted
+        assert bool(report.differences) == refuted
