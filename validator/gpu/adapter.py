@@ -59,9 +59,11 @@ class Said:
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> Said:
         """From the contract's own keys. An argument that may have several types passes them as they come."""
-        types, layouts, box = row.get("dtype") or [None], row.get("layouts") or [], row.get("box")
+        said, layouts, box = row.get("dtype"), row.get("layouts") or [], row.get("box")
+        dtype = said if said is None or isinstance(said, str) else (*said, None)[0]
+        distant = bool(row.get("distant")) or "distant" in layouts
         known = {key: row[key] for key in ("name", "parameter", "offset", "memory", "stride", "swizzle") if key in row}
-        return cls(**known, dtype=types[0], distant="distant" in layouts, box=tuple(box) if box is not None else None)
+        return cls(**known, dtype=dtype, distant=distant, box=tuple(box) if box is not None else None)
 
 
 def load(target: str, tree: str, options: Mapping[str, str]) -> Callable[..., None]:
