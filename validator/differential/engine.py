@@ -25,7 +25,7 @@ from validator.differential.shapes import Space
 from validator.manifest.contract import KernelContract
 from validator.run.sandbox import Outcome, Worker
 
-__all__ = ["Keep", "is_news", "planned_cases", "run_case", "run_cases", "run_kernel"]
+__all__ = ["Keep", "is_news", "planned_cases", "run_case", "run_cases", "run_kernel", "without_decoys"]
 
 _SHRUNK = 3
 """Failures that are shrunk; more of the same tell no more."""
@@ -102,6 +102,7 @@ def run_cases(
             break
     last = [r.case for r in result.of("passed")[-5:]]
     result.sound = not last or any(refuses_nothing_done(runner, case) for case in reversed(last))
+    result.results = without_decoys(runner, result.results)
     result.blind, result.tried = tuple(sorted(tolerance.tried - tolerance.visible)), tuple(sorted(tolerance.tried))
     result.calls, result.wide = runner.calls, runner.wide
     result.enforced, result.bound = dict(runner.candidate.enforced), runner.candidate.bound
@@ -178,6 +179,30 @@ def refuses_nothing_done(runner: Runner, case: Case) -> bool:
         with Worker("nothing:run", Path(folder), runner.candidate.limits) as worker:
             idle = replace(runner, candidate=worker)
             return bool(idle.play(case, inputs, idle.expect(case, inputs)).faults)
+
+
+def without_decoys(runner: Runner, results: list[CaseResult]) -> list[CaseResult]:
+    """The results, the last one that passed a failure where the candidate is right without what is essential to it."""
+    passed = [r for r in results if r.status == "passed"][-5:]
+    if runner.chosen.compiled or not passed:
+        return results
+    told = [text for target in runner.stock.essential if (text := _decoy(runner, target, [r.case for r in passed]))]
+    faults = tuple(Fault(FaultKind.DECOY, "", text) for text in told)
+    return [replace(r, faults=faults) if faults and r is passed[-1] else r for r in results]
+
+
+def _decoy(runner: Runner, target: str, cases: list[Case]) -> str:
+    """Why a function is not what makes these cases right; empty when one of them is wrong without it."""
+    with replace(runner.candidate, idle=(target,)) as worker:
+        worker.start()
+        if target not in worker.bound:
+            return f"the manifest calls {target} essential, and the head has no such function"
+        idle = replace(runner, candidate=worker)
+        for case in cases:
+            inputs = idle.build(case)
+            if idle.play(case, inputs, idle.expect(case, inputs)).faults:
+                return ""
+    return f"with {target} doing nothing, the result is the same in {len(cases)} of {len(cases)} cases"
 
 
 def _hopeless(result: KernelResult) -> bool:

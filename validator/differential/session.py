@@ -9,7 +9,7 @@ from pathlib import Path
 from validator.differential.cases import Case
 from validator.differential.corpus import fits, split
 from validator.differential.device import Device
-from validator.differential.engine import Keep, run_case, run_kernel
+from validator.differential.engine import Keep, run_case, run_kernel, without_decoys
 from validator.differential.errors import DifferentialError
 from validator.differential.journal import journal_of
 from validator.differential.processes import Trees, runner_for
@@ -73,4 +73,5 @@ def replay_case(contract: KernelContract, trees: Trees, case: Case, device: Devi
     if not fits(contract, case):
         raise DifferentialError(f"case {case.id} is outside the contract of {contract.match} as it stands now")
     with runner_for(contract, trees.below(contract.import_root), device=device) as runner:
-        return run_case(runner, case).result
+        (result,) = without_decoys(runner, [run_case(runner, case).result])
+        return result

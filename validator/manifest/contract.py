@@ -27,6 +27,7 @@ __all__ = [
     "Domain",
     "KernelContract",
     "Launch",
+    "Launches",
     "Layout",
     "Role",
     "Step",
@@ -74,6 +75,11 @@ def _raise(wrong: list[str]) -> None:
 def _tuple(value: object) -> object:
     """One name where several are allowed."""
     return (value,) if isinstance(value, str) else value
+
+
+def _listed(value: object) -> object:
+    """One number where several are allowed."""
+    return (value,) if isinstance(value, int) else value
 
 
 def _reference(text: str) -> str:
@@ -293,6 +299,20 @@ class Compiled(_Model):
         return self
 
 
+class Launches(_Model):
+    """`launches`: one result out of several launches, or ranks, on the same buffers, in whatever order they come."""
+
+    argument: str
+    """By-value argument that tells which one it is: 0, 1, …"""
+    count: int | str
+    """How many there are: a number, or an expression of dimensions."""
+
+    @model_validator(mode="after")
+    def _parses(self) -> Launches:
+        parse_expression(str(self.count))
+        return self
+
+
 class KernelContract(_Model):
     """One `[[kernels]]` table."""
 
@@ -317,6 +337,9 @@ class KernelContract(_Model):
     """The trusted implementation whose error is the yardstick; None: the reference at the arguments' own types."""
     trusted: Literal["numpy", "torch"] = "numpy"
     """What `reference` and `baseline` take: numpy arrays, or torch's CPU tensors."""
+    essential: Annotated[tuple[Callable_, ...], BeforeValidator(_tuple)] = ()
+    """Functions of the new path that do its work, `module:function` in the head tree: where one of them does nothing,
+    the result must be wrong. Shows that they, and not something else, made it."""
     generator: Callable_ | None = None
     """Escape hatch: a function of the base tree that makes the arguments from dimensions and a seed."""
     import_root: str = "."
@@ -328,12 +351,19 @@ class KernelContract(_Model):
     compute_dtype: Literal["float64", "float32", "float16", "bfloat16"] = "float32"
     """Precision in which the kernel promises to accumulate."""
     tolerance: Tolerance = Tolerance()
-    tiles: dict[str, Annotated[tuple[int, ...], BeforeValidator(lambda v: (v,) if isinstance(v, int) else v)]] = {}
+    tiles: dict[str, Annotated[tuple[int, ...], BeforeValidator(_listed)]] = {}
     """Tile sizes by dimension: sizes around their multiples are always tested."""
     production: tuple[dict[str, int], ...] = ()
     """Dimensions as they occur in use; always tested."""
     deterministic: Literal["bitwise", "across-batch", "spread"] = "bitwise"
     """Same bytes on every repeat; also whatever else is in the batch; or only within the tolerance."""
+    rounding: Literal["free", "as-baseline"] = "free"
+    """`as-baseline`: a 16-bit or narrower result rounds wherever the trusted implementation does in between."""
+    configurations: dict[str, Annotated[tuple[int, ...], Field(min_length=1), BeforeValidator(_listed)]] = {}
+    """What the candidate can choose (a tile, a split, a path), by name: it takes these numbers after the arguments, in
+    this order, and must be right with each; the reference knows nothing of them."""
+    launches: Launches | None = None
+    """The callables are called several times for one result."""
     nan_propagates: bool = True
     """False: what comes out where the reference gives NaN is not promised."""
 
@@ -422,6 +452,8 @@ def _bad_dims(contract: KernelContract) -> Iterator[str]:
         used |= dict.fromkeys(values.size_names, f"argument {arg!r}")
     used |= dict.fromkeys(contract.tiles, "tiles")
     used |= {contract.batch: "batch"} if contract.batch is not None else {}
+    if contract.launches is not None:
+        used |= dict.fromkeys(parse_expression(str(contract.launches.count)).names, "launches")
     if contract.compiled is not None:
         for text in (t for t in (*(contract.launch.grid or ()), *(contract.launch.block or ())) if isinstance(t, str)):
             try:
@@ -458,6 +490,13 @@ def _bad_names(contract: KernelContract) -> Iterator[str]:
         target, _, axis = str(part.stride).rpartition(".")
         if target not in values or not axis.isdecimal() or int(axis) >= len(values[target][1].shape or ()):
             yield f"argument {part.name!r}: stride is {part.stride!r}, expected `argument.axis` of an array"
+    for name in sorted(values.keys() & contract.configurations.keys()):
+        yield f"configurations: {name!r} is an argument already"
+    if (launches := contract.launches) is not None:
+        if launches.argument not in values or values[launches.argument][0] is not Role.SCALAR:
+            yield f"launches: no by-value argument {launches.argument!r}{_nearest(launches.argument, values)}"
+        if contract.returns:
+            yield "launches: several launches fill buffers, they cannot return a result (`returns`)"
     for name in contract.returns:
         if name not in values:
             yield f"returns: no argument {name!r}{_nearest(name, values)}"

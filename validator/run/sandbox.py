@@ -193,6 +193,8 @@ class Worker:
     limits: Limits = field(default_factory=Limits)
     forbidden: tuple[str, ...] = ()
     """Functions that raise inside this worker: what the callable is compared with."""
+    idle: tuple[str, ...] = ()
+    """Functions that do nothing inside this worker, to see what rests on them."""
     adapter: Adapter = ADAPTERS["numpy"]
     """How the callable is made out of the target."""
     options: Mapping[str, str] = field(default_factory=dict)
@@ -200,7 +202,7 @@ class Worker:
     enforced: dict[str, str] = field(default_factory=dict)
     """What confinement this machine gives ("yes", or "no: why"), known after the first start."""
     bound: tuple[str, ...] = ()
-    """Those of `forbidden` that exist there and now raise."""
+    """Those of `forbidden` and `idle` that exist there and were replaced."""
     starts: int = 0
 
     def __post_init__(self) -> None:
@@ -340,6 +342,7 @@ class Worker:
             "options": dict(self.options),
             "launches": self.adapter.launches,
             "forbidden": list(self.forbidden),
+            "idle": list(self.idle),
         }
         return json.dumps(order).encode()
 

@@ -75,6 +75,19 @@ class Arenas:
         return memoryview(memory)[start : start + length]
 
 
+def _refused(target: str) -> Any:
+    """The callable's own yardstick must not be its engine: here, that function only raises."""
+
+    def refused(*args: object, **kwargs: object) -> None:
+        raise RuntimeError(f"the new path called {target}, which it is compared with")
+
+    return refused
+
+
+def _nothing(*args: object, **kwargs: object) -> None:
+    """A kernel that does not run."""
+
+
 class Worker:
     """Serves frames until the gate closes the channel."""
 
@@ -138,7 +151,13 @@ class Worker:
         return text.encode("utf-8", "replace")[:4096]
 
     def _load(
-        self, adapter: str, target: str, options: dict[str, str], launches: bool, forbidden: list[str]
+        self,
+        adapter: str,
+        target: str,
+        options: dict[str, str],
+        launches: bool,
+        forbidden: list[str],
+        idle: list[str],
     ) -> list[bytes]:
         import ml_dtypes
         import numpy
@@ -151,23 +170,20 @@ class Worker:
         module = importlib.import_module(adapter) if "." in adapter else _sibling("adapters", adapter)
         if not launches:  # last: nothing in the tree can shadow the standard library or numpy
             sys.path.append(self.tree)
-        bound = [name for name in forbidden if self._forbid(name)]
+        bound = [name for name in forbidden if self._put(name, _refused(name))]
+        bound += [name for name in idle if self._put(name, _nothing)]
         self.function, self.launches = module.load(target, self.tree, options), launches
         return ["\0".join(bound).encode()]
 
     @staticmethod
-    def _forbid(target: str) -> bool:
-        """The callable's own yardstick must not be its engine: here, that function only raises."""
+    def _put(target: str, function: Any) -> bool:
+        """A function in another's place, before the callable is imported; False where there is no such function."""
         module_name, _, name = target.partition(":")
-
-        def refused(*args: object, **kwargs: object) -> None:
-            raise RuntimeError(f"the new path called {target}, which it is compared with")
-
         try:
             module = importlib.import_module(module_name)
             if not hasattr(module, name):
                 return False
-            setattr(module, name, refused)
+            setattr(module, name, function)
         except Exception:
             return False
         return True
@@ -201,7 +217,9 @@ class Worker:
                 else (bool if array.form == 3 else int)(struct.unpack("<q", array.value)[0])
             )
         dtype = self.dtypes[array.dtype]
-        return self.numpy.ndarray(array.shape, dtype, views[array.arena], array.offset, array.strides)
+        # As an array: numpy looks through a memoryview to the whole mapping, and adapters look for the arena alone.
+        arena = self.numpy.frombuffer(views[array.arena], self.numpy.uint8)
+        return self.numpy.ndarray(array.shape, dtype, arena, array.offset, array.strides)
 
     def _pack(self, views: list[memoryview], room: memoryview | None, returns: list[Any]) -> list[Any]:
         arrays = [self._plain(value) for value in returns]

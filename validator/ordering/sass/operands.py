@@ -17,7 +17,7 @@ __all__ = ["Constants", "address", "constant_reference", "is_predicate", "operan
 
 _REGISTER = re.compile(r"^(U?R)(\d+)$")
 _PREDICATE = re.compile(r"^U?P(\d|T)$")
-_INTEGER = re.compile(r"^-?(0x[0-9a-f]+|\d+)$")
+_INTEGER = re.compile(r"^-?(0x[0-9a-f]{1,16}|0|[1-9][0-9]{0,18})$")
 _CONSTANT = re.compile(r"^c(x?)\[(0x[0-9a-f]+|UR\d+)\]\[([^\]]*)\]$")
 _SUFFIX = re.compile(r"\.(64|U32|S32|H0_H0|H1_H1|H0|H1|B\d|F32x2|X\d+|U16|S16|U8|S8|tnspA|tnspB)$")
 _SCALE = re.compile(r"^(.*)\.X(\d+)$")
