@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from tests.report.conftest import BASE, hostile_result
+from tests.report.stories import STORY, told
 from tests.support.golden import UPDATE
 from validator.report.html import render_html
 from validator.report.reading import read_result
@@ -44,11 +45,16 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A result written by hand, one from a real run, and one in which every name is an attack."""
+    """A result written by hand, one from a real run, one with evidence of unknown kinds, and one that is all attack."""
     folder = tmp_path_factory.mktemp("pages")
     written = replace(BASE, reason=verdict_reason(BASE.obligations))
     attack = "\"'><img src=x onerror=alert(1)><script>alert(2)</script><a href=javascript:alert(3)>x</a>"
-    results = {"written": written, "hostile": hostile_result(attack), "run": read_result(HERE / "bundles" / "first")}
+    results = {
+        "written": written,
+        "run": read_result(HERE / "bundles" / "hoisted"),
+        "story": told(STORY),
+        "hostile": hostile_result(attack),
+    }
     for name, result in results.items():
         (folder / f"{name}.html").write_text(render_html(result), "utf-8")
     return {name: folder / f"{name}.html" for name in results}
@@ -69,9 +75,15 @@ class Visit:
         self.page.goto(path.as_uri())
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("name", ["written", "run", "hostile"])
+VISITS = [
+    *((name, width, "light") for name in ("written", "run") for width in WIDTHS),
+    *((name, 820, "dark") for name in ("written", "run")),
+    *(("story", 390, "dark"), ("story", 1280, "light")),
+    *(("hostile", 390, "light"), ("hostile", 1280, "dark")),
+]
+
+
+@pytest.mark.parametrize(("name", "width", "scheme"), VISITS)
 def test_quiet_alone_and_accessible(browser: Any, pages: dict[str, Path], name: str, width: int, scheme: str) -> None:
     visit = Visit(browser, pages[name], width, scheme)
     page = visit.page
@@ -108,14 +120,20 @@ def test_paper_shows_what_a_click_would(browser: Any, pages: dict[str, Path]) ->
     page.close()
 
 
-@pytest.mark.parametrize("width", WIDTHS)
-def test_looks_as_it_did(browser: Any, pages: dict[str, Path], width: int) -> None:
+@pytest.mark.parametrize(
+    ("name", "width", "media"),
+    [*((n, w, "screen") for n in ("written", "run") for w in WIDTHS), ("run", 794, "print"), ("story", 820, "screen")],
+)
+def test_looks_as_it_did(browser: Any, pages: dict[str, Path], name: str, width: int, media: str) -> None:
     """Compared at a quarter of its size, with room for how a version of Chromium smooths its letters."""
     page = browser.new_page(viewport={"width": width, "height": 1400}, device_scale_factor=0.5, color_scheme="light")
-    page.goto(pages["written"].as_uri())
+    page.emulate_media(media=media)
+    page.goto(pages[name].as_uri())
+    if name == "story":
+        page.evaluate("document.querySelector('#kernels').scrollIntoView()")
     fonts = page.evaluate(_FONTS)
     shot = page.screenshot(full_page=False)
-    stored, noted = HERE / "golden" / f"page-{width}.png", HERE / "golden" / "page-fonts.txt"
+    stored, noted = HERE / "golden" / f"page-{name}-{width}.png", HERE / "golden" / "page-fonts.txt"
     if os.environ.get(UPDATE):
         stored.write_bytes(shot)
         noted.write_text(fonts + "\n")

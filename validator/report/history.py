@@ -1,18 +1,20 @@
 """Runs of a manifest over time: what was proven when and with which tools, and what is stale by now.
 
-Evidence ages: the policy says for how many days it counts, and a newer run with other tools makes older proofs stale.
+Evidence ages: the policy says for how many days it counts. A newer run with other tools makes older proofs stale, and
+so do other versions of them on the machine that asks.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from pathlib import Path
 
 from validator.errors import Problem
 from validator.policy.model import EvidencePolicy
+from validator.report.changes import changes
 from validator.report.reading import read_result
 from validator.report.words import compact, plural
 from validator.text import shorten, visible
@@ -22,6 +24,9 @@ from validator.verdict.result import CheckResult
 from validator.verdict.review import ReviewError, read_reviews
 
 __all__ = ["Run", "find_runs", "render_history", "stale_since"]
+
+_CHANGES = 6
+"""Sentences about what changed between one run and the next; `validator report --against` says all."""
 
 _DEPTH = 4
 """Folders below the one that was named in which bundles are looked for."""
@@ -40,10 +45,10 @@ class Run:
         return self.result.manifest.id if self.result.manifest else "no readable manifest"
 
     @property
-    def tools(self) -> str:
-        """What the evidence was made with."""
+    def tools(self) -> dict[str, str]:
+        """What the evidence was made with: tool → version."""
         environment = self.result.environment
-        return ", ".join([f"validator {environment.validator}", *(f"{k} {v}" for k, v in environment.tools.items())])
+        return {"validator": environment.validator, **environment.tools}
 
 
 def stale_since(result: CheckResult) -> date | None:
@@ -84,9 +89,12 @@ def _bundles(folder: Path) -> Iterator[Path]:
             folders.clear()
 
 
-def render_history(runs: Sequence[Run], today: date) -> str:
-    """One block a manifest: its runs, then what stands proven and what is stale."""
-    blocks = [list(_manifest(name, group, today)) for name, group in _grouped(runs)]
+def render_history(runs: Sequence[Run], today: date, here: Mapping[str, str] | None = None) -> str:
+    """One block a manifest: its runs and what changed between them, then what stands proven and what is stale.
+
+    `here`: tool → version on the machine that asks; what it does not name makes nothing stale.
+    """
+    blocks = [list(_manifest(name, group, today, here or {})) for name, group in _grouped(runs)]
     return "\n\n".join("\n".join(lines) for lines in blocks) + "\n"
 
 
@@ -97,19 +105,21 @@ def _grouped(runs: Iterable[Run]) -> list[tuple[str, list[Run]]]:
     return list(groups.items())
 
 
-def _manifest(name: str, runs: list[Run], today: date) -> Iterator[str]:
+def _manifest(name: str, runs: list[Run], today: date, here: Mapping[str, str]) -> Iterator[str]:
     yield f"{visible(shorten(name, 120))}: {plural(len(runs), 'run')}"
-    for run in runs:
+    for before, run in zip([None, *runs], runs, strict=False):
         result = run.result
         decided = "; ".join(run.decisions) or "nobody decided"
         yield visible(
             f"  {result.environment.started[:16]}  {compact(result.change.head)}  {result.verdict.value:<8}  "
             f"{shorten(str(run.folder), 120)}: {shorten(decided, 300)}"
         )
-        yield visible(f"      with {shorten(run.tools, 400)}")
+        made_with = ", ".join(f"{tool} {version}" for tool, version in run.tools.items())
+        yield visible(f"      with {shorten(made_with, 400)}; {_age(result, today)}")
+        yield from _since(before, run)
     yield "  proven, by the last run that showed it:"
     for obligation, run in sorted(_proven(runs).items()):
-        why = _stale(run, runs[-1], today)
+        why = _stale(run, runs[-1], today, here)
         day = run.result.environment.started[:10]
         text = f"    {obligation}: {day}, {compact(run.result.change.head)}" + (f"; STALE: {why}" if why else "")
         yield visible(shorten(text, 500))
@@ -118,12 +128,34 @@ def _manifest(name: str, runs: list[Run], today: date) -> Iterator[str]:
         yield visible(shorten(f"    {obligation}: never", 500))
 
 
+def _age(result: CheckResult, today: date) -> str:
+    until = stale_since(result)
+    if until is None:
+        return "nobody knows when it was made"
+    days = (today - datetime.fromisoformat(result.environment.started).date()).days
+    return f"{plural(days, 'day')} old, counts until {until}"
+
+
+def _since(before: Run | None, run: Run) -> Iterator[str]:
+    """What changed since the run before it."""
+    if before is None:
+        return
+    found = list(changes(before.result, run.result))
+    if before.result.change.head != run.result.change.head:
+        heads = [compact(r.result.change.head) for r in (before, run)]
+        found.insert(0, f"it is about {heads[1]}, the one before about {heads[0]}")
+    shown = found[:_CHANGES] or ["nothing that was examined came out otherwise"]
+    yield from (visible(f"      since the run before: {shorten(text, 300)}") for text in shown)
+    if len(found) > _CHANGES:
+        yield f"      and {len(found) - _CHANGES} more changes: `validator report BUNDLE --against BUNDLE` says all"
+
+
 def _proven(runs: Iterable[Run]) -> dict[str, Run]:
     """Obligation → the newest run that proved it."""
     return {o.id: run for run in runs for o in run.result.obligations if o.status is Status.PROVEN}
 
 
-def _stale(run: Run, newest: Run, today: date) -> str:
+def _stale(run: Run, newest: Run, today: date, here: Mapping[str, str]) -> str:
     """Why a proof counts no longer; empty when it does."""
     until = stale_since(run.result)
     if until is None:
@@ -135,5 +167,11 @@ def _stale(run: Run, newest: Run, today: date) -> str:
             f"it is about {compact(run.result.change.head)}, the newest run about {compact(newest.result.change.head)}"
         )
     if run.tools != newest.tools:
-        return "newer runs use other tools"
-    return ""
+        return f"newer runs use other tools ({_others(run.tools, newest.tools)})"
+    other = {tool: version for tool, version in here.items() if run.tools.get(tool, version) != version}
+    return f"this machine has other tools ({_others(run.tools, {**run.tools, **other})})" if other else ""
+
+
+def _others(then: Mapping[str, str], now: Mapping[str, str]) -> str:
+    tools = sorted(t for t in then.keys() | now.keys() if then.get(t) != now.get(t))
+    return ", ".join(f"{t}: {then.get(t, 'absent')} then, {now.get(t, 'absent')} now" for t in tools[:4])
