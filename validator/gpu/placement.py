@@ -19,6 +19,8 @@ ALIGNMENT = 256
 ROOM = 2 << 20
 """Bytes: a page of device memory."""
 
+Pieces = tuple[tuple[int, int], ...]
+"""(start, bytes) of what must be mapped."""
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 
@@ -39,15 +41,12 @@ class Arena:
 
 
 def arena_of(array: Any) -> Arena:
-    """The memory that `array` is a view of. Strides are not negative."""
+    """The memory that `array` is a view of: the outermost array. Strides are not negative."""
     root = array
     while isinstance(root.base, np.ndarray):
         root = root.base
-    if root.base is None:
-        flat = root if root.flags.c_contiguous else root.T
-        memory = flat.reshape(-1).view(np.uint8)
-    else:
-        memory = np.frombuffer(root.base, np.uint8)
+    flat = root if root.flags.c_contiguous else root.T
+    memory = flat.reshape(-1).view(np.uint8)
     offset = int(array.ctypes.data - memory.ctypes.data)
     last = sum((n - 1) * s for n, s in zip(array.shape, array.strides, strict=True)) if array.size else -array.itemsize
     return Arena(memory, offset, offset + int(last) + array.itemsize)
@@ -91,9 +90,9 @@ class Placements:
 
     def __init__(self, device: Device) -> None:
         self._device = device
-        self._pool: dict[tuple[tuple[int, int], ...], list[Guarded]] = {}
-        self._used: dict[tuple[tuple[int, int], ...], int] = {}
-        self._given: dict[int, Guarded] = {}
+        self._pool: dict[Pieces, list[Guarded]] = {}
+        self._used: dict[Pieces, int] = {}
+        self._given: dict[tuple[int, Pieces], Guarded] = {}
 
     def begin(self) -> None:
         """Another launch: every buffer of the last one may be used again."""
@@ -142,14 +141,14 @@ class Placements:
         steps = tuple(stride // array.itemsize for stride in array.strides)
         return Copy(start + arena.offset, lambda: self._device.upload(start, host.tobytes()), fetch, steps)
 
-    def _memory(self, key: int, pieces: tuple[tuple[int, int], ...]) -> Guarded:
+    def _memory(self, key: int, pieces: Pieces) -> Guarded:
         """Memory for an arena. Arguments that share an arena share it on the device."""
-        if key not in self._given:
+        if (key, pieces) not in self._given:
             pool, used = self._pool.setdefault(pieces, []), self._used.get(pieces, 0)
             if used == len(pool):
                 pool.append(guarded(self._device, pieces))
-            self._given[key], self._used[pieces] = pool[used], used + 1
-        return self._given[key]
+            self._given[key, pieces], self._used[pieces] = pool[used], used + 1
+        return self._given[key, pieces]
 
 
 def _pages(length: int) -> int:
