@@ -177,6 +177,18 @@ def _libraries(folder: Path, adapter: Adapter) -> None:
                 (folder / path.name).symlink_to(path.resolve(), target_is_directory=path.is_dir())
 
 
+def _program(folder: Path, adapter: Adapter) -> Path:
+    """The worker's files under names that say nothing: what is called sees the file it was called from."""
+    folder.mkdir()
+    for name in ("channel", "confine", *(() if "." in adapter.module else (f"adapters/{adapter.module}",))):
+        copy = folder / f"{name}.py"
+        copy.parent.mkdir(exist_ok=True)
+        shutil.copyfile(WORKER.parent / f"{name}.py", copy)
+    program = folder / f"{secrets.token_hex(4)}.py"
+    shutil.copyfile(WORKER, program)
+    return program
+
+
 def _environment(home: Path) -> dict[str, str]:
     one = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     return {"HOME": str(home), "TMPDIR": str(home), "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "TZ": "UTC", **one}
@@ -294,7 +306,8 @@ class Worker:
         _libraries(libraries, self.adapter)
         ours, theirs = socket.socketpair()
         pool = self._memory().descriptor
-        command = [sys.executable, "-I", "-S", "-B", str(WORKER), str(theirs.fileno()), str(pool)]
+        program = _program(self._private / secrets.token_hex(4), self.adapter)
+        command = [sys.executable, "-I", "-S", "-B", str(program), str(theirs.fileno()), str(pool)]
         self._process = subprocess.Popen(
             [*command, str(libraries), str(self.tree), str(home), *self._settings()],
             stdin=subprocess.DEVNULL,

@@ -30,14 +30,16 @@ KEPT = 64
 
 
 def _sibling(*name: str) -> ModuleType:
-    """A module beside this file; the isolated interpreter has no path to it."""
+    """A module beside this file; the isolated interpreter has no path to it. It is not among the loaded ones: nothing
+    there tells a callable who calls it."""
     path = os.path.join(os.path.dirname(os.path.abspath(__file__)), *name) + ".py"
-    spec = importlib.util.spec_from_file_location("_".join(("", *name)), path)
+    spec = importlib.util.spec_from_file_location(f"_{os.urandom(4).hex()}", path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
+    del sys.modules[spec.name]
     return module
 
 
@@ -256,6 +258,7 @@ class Worker:
 def main() -> None:
     descriptor, pool, libraries, tree, home, *settings = sys.argv[1:]
     sys.argv[:] = [""]
+    sys.modules["__main__"] = ModuleType("__main__")
     channel, confinement = _sibling("channel"), _sibling("confine")
     connection = socket.socket(fileno=int(descriptor))
     sys.path.append(libraries)
