@@ -20,8 +20,8 @@ KERNELS = recorded()
 IDS = [kernel.name for kernel in KERNELS]
 BOUNDED = re.compile(rb"\.approx\b|\bmma\.sync[\w.]*\.f(?:16|32)\b")
 """Instructions whose bits the ISA leaves open."""
-RELATIVE = 2.0**-21
-"""Root of the mean square of differences over that of the results, where such instructions stand."""
+RELATIVE = 2.0**-19
+"""Difference of an element over its size, or over the middle size of all where it is smaller."""
 
 
 def numbers(kernel: Recorded, buffer: str, raw: Any) -> Any:
@@ -51,7 +51,8 @@ def test_a_recorded_kernel_leaves_what_it_left_on_the_gpu(kernel):
             continue
         assert BOUNDED.search(kernel.image), f"{buffer}: not the bits of the GPU"
         ours, theirs = numbers(kernel, buffer, got), numbers(kernel, buffer, expected)
-        assert np.linalg.norm(ours - theirs) <= RELATIVE * np.linalg.norm(theirs)
+        scale = np.maximum(np.abs(theirs), np.median(np.abs(theirs)))
+        assert (np.abs(ours - theirs) <= RELATIVE * scale).all()
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=IDS)

@@ -23,6 +23,7 @@ from validator.emulate.isa.numbers import (
     saturated,
     still_normal,
 )
+from validator.emulate.isa.small import pack_conversion
 from validator.emulate.isa.words import Family, Unsupported, Words, signed, width
 
 __all__ = ["FAMILY"]
@@ -34,6 +35,8 @@ _FLOATS = tuple(FORMATS)
 
 def cvt(words: Words) -> Op:
     """Any conversion of PTX that this package has semantics for."""
+    if words.flag("pack"):
+        return pack_conversion(words)
     if (op := packed_conversion(words)) is not None:
         return op
     mode, integral = words.maybe(*MODES), words.maybe(*_INTEGRAL)

@@ -1,34 +1,25 @@
-"""`cvt` to and from packed and small formats: f16x2, bf16x2, tf32, the 8-bit e4m3 and e5m2."""
+"""`cvt` to packed halves and tf32; the 8-bit and smaller formats are `small`'s."""
 
 from __future__ import annotations
 
-from typing import Any
-
-import ml_dtypes
 import numpy as np
 
 from validator.emulate.isa.model import Array, Op, RegType, operation
-from validator.emulate.isa.numbers import BF16, F16, F32, Format, canonical, rounded
-from validator.emulate.isa.words import Unsupported, Words
+from validator.emulate.isa.numbers import BF16, F16, F32, Format, rounded
+from validator.emulate.isa.small import small_conversion
+from validator.emulate.isa.words import Words
 
 __all__ = ["packed_conversion"]
 
 _HALVES = {"f16x2": F16, "bf16x2": BF16}
-_SMALL: dict[str, tuple[Any, float]] = {
-    "e4m3x2": (ml_dtypes.float8_e4m3fn, 448.0),
-    "e5m2x2": (ml_dtypes.float8_e5m2, 57344.0),
-}
-"""Type and greatest finite number."""
-_SMALL_NAN = 0x7F
 
 
 def packed_conversion(words: Words) -> Op | None:
     """The conversion, or None where no type is packed or small."""
     if "tf32" in words:
         return _to_tf32(words)
-    small = words.maybe(*_SMALL)
-    if small is not None:
-        return _of_small(words, small)
+    if (op := small_conversion(words)) is not None:
+        return op
     half = words.maybe(*_HALVES)
     return _pair(words, _HALVES[half]) if half is not None else None
 
@@ -90,42 +81,3 @@ def _to_tf32(words: Words) -> Op:
         return np.where(before > infinity, np.uint32(F32.nan) & ~low, bits)
 
     return operation((RegType.B32,), RegType.B32, kernel)
-
-
-def _of_small(words: Words, small: str) -> Op:
-    dtype, greatest = _SMALL[small]
-    words.take("rn")
-    relu, finite = words.flag("relu"), words.flag("satfinite")
-    other = words.take("f32", "f16x2")
-    words.end()
-
-    def encode(value: Array) -> Array:
-        bits = np.clip(value, -greatest, greatest).astype(dtype).view(np.uint8)
-        none = value != value
-        if none.any():
-            bits[none] = _SMALL_NAN
-        return np.where((bits & 0x80) != 0, np.uint8(0), bits) if relu else bits
-
-    if finite and other == "f32":
-
-        def narrow(a: Array, b: Array) -> Array:
-            high, low = encode(a.view(np.float32)), encode(b.view(np.float32))
-            return (high.astype(np.uint16) << np.uint16(8)) | low
-
-        return operation((RegType.B32,) * 2, RegType.B16, narrow)
-    if finite:
-
-        def narrow_pair(a: Array) -> Array:
-            parts = encode(np.ascontiguousarray(a)[..., None].view(np.float16).astype(np.float32))
-            return np.ascontiguousarray(parts).view(np.uint16)[..., 0]
-
-        return operation((RegType.B32,), RegType.B16, narrow_pair)
-    if other != "f16x2":
-        raise Unsupported
-
-    def widen(a: Array) -> Array:
-        parts = np.ascontiguousarray(a)[..., None].view(np.uint8).view(dtype)
-        bits = canonical(F16, parts.astype(np.float16).view(np.uint16))
-        return np.ascontiguousarray(_relu(F16, bits) if relu else bits).view(np.uint32)[..., 0]
-
-    return operation((RegType.B16,), RegType.B32, widen)
