@@ -79,20 +79,40 @@ def test_collectives_give_the_bits_of_the_gpu():
     assert [f.name for f in exact if digest(warp_results(f, *warp_operands(f))) != RESULTS[f.name]] == []
 
 
+def products(kept: Any) -> Iterator[tuple[Form, list[Any], list[Any], Any, Any]]:
+    """Recorded `mma` with floating-point results: active threads, operands, our results and the GPU's."""
+    for form in warp_forms():
+        if form.bound is not None:
+            active, arrays = warp_operands(form)
+            active, arrays = active[:WARPS_KEPT], [a[:WARPS_KEPT] for a in arrays]
+            with np.errstate(all="ignore"):
+                ours = form.warp_op.run(active, *arrays)
+            yield form, active, arrays, np.stack(ours), kept[form.name]
+
+
 def test_floating_point_products_keep_the_precision_of_the_gpu(kept):
     beyond = {}
-    for form in warp_forms():
-        if form.bound is None:
-            continue
-        active, arrays = warp_operands(form)
-        active, arrays = active[:WARPS_KEPT], [a[:WARPS_KEPT] for a in arrays]
+    for form, active, arrays, ours, theirs in products(kept):
         with np.errstate(all="ignore"):
-            ours = form.warp_op.run(active, *arrays)
             weights = form.warp_op.run(active, *magnitudes(form, arrays))
-        worst = product_errors(form, ours, kept[form.name], weights).max()
+        worst = product_errors(form, ours, theirs, weights).max()
         if worst > 2.0 ** -ADDITION_BITS[form.words[1][5]]:
             beyond[form.name] = worst
     assert beyond == {}
+
+
+def test_sums_of_halves_and_tf32_are_those_of_the_gpus_tensor_cores(kept):
+    equal = {form.name for form, _, _, ours, theirs in products(kept) if np.array_equal(ours, theirs)}
+    assert equal >= {
+        f"mma.sync.aligned.m16n8k{k}.row.col.{out}.{kind}.{kind}.{out}"
+        for kind, depths, outs in (
+            ("f16", (8, 16), ("f16", "f32")),
+            ("bf16", (8, 16), ("f32",)),
+            ("tf32", (4, 8), ("f32",)),
+        )
+        for k in depths
+        for out in outs
+    }
 
 
 @pytest.mark.parametrize(("mnemonic", "copy"), list(copies()))

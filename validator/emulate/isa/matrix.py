@@ -1,7 +1,8 @@
 """Matrix fragments of a warp: `mma.sync`, `movmatrix`, and which bytes `ldmatrix` and `stmatrix` move.
 
 A register of lane l = 4·g + t holds neighbouring elements of one row: of A and of the result rows g and g + 8, of B
-column g. The ISA leaves the order of a product's additions open; here they are summed in binary64 and rounded once.
+column g. The ISA leaves the order of a product's additions open: f16, bf16 and tf32 are added into f32 as an H200 does,
+the others are summed in binary64 and rounded once.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import numpy as np
 
 from validator.emulate.isa.model import Array, Kernel, RegType, WarpOp
 from validator.emulate.isa.numbers import F16, F32, F64, Format, rounded
+from validator.emulate.isa.tensor_core import cut_sum
 from validator.emulate.isa.warp import WarpBuilder
 from validator.emulate.isa.words import Unsupported, Words
 
@@ -150,34 +152,36 @@ def mma(words: Words) -> WarpOp:
     reg = RegType.B64 if left == "f64" else RegType.B32
     counts = a.rows.shape[1], b.rows.shape[1], c.rows.shape[1]
     starts = 0, counts[0], counts[0] + counts[1], sum(counts)
+    add = _whole_sum(saturate) if integer else _float_sum(_RESULTS[out], left)
+    element = np.uint16 if out == "f16" else reg.dtype
 
     def run(active: Array, *registers: Array) -> tuple[Array, ...]:
         full = [np.broadcast_to(r, active.shape) for r in registers]
         parts = [np.stack(full[i:j], axis=-1) for i, j in itertools.pairwise(starts)]
-        product = a.gather(_ELEMENTS[left][1](parts[0])) @ b.gather(_ELEMENTS[right][1](parts[1]))
-        if integer is not None:
-            total = _integer_total(product, c.gather(parts[2][..., None].view(np.int32)), saturate)
-        else:
-            total = _float_total(product, c, parts[2], _RESULTS[out])
+        x, y = a.gather(_ELEMENTS[left][1](parts[0])), b.gather(_ELEMENTS[right][1](parts[1]))
+        total = add(x, y, c.gather(parts[2][..., None].view(element)))
         packed = np.ascontiguousarray(c.scatter(total)).view(reg.dtype)[..., 0]
         return tuple(packed[..., i] for i in range(counts[2]))
 
     return WarpOp((reg,) * starts[3], (reg,) * counts[2], run)
 
 
-def _integer_total(product: Array, addend: Array, saturate: bool) -> Array:
-    """32 bits, wrapped or clamped. The product is exact in binary64."""
-    total = product.astype(np.int64) + addend
-    if saturate:
-        info = np.iinfo(np.int32)
-        total = np.clip(total, info.min, info.max)
-    return total.astype(np.int32)
+def _whole_sum(saturate: bool) -> Kernel:
+    """left @ right + addend in 32 bits, wrapped or clamped. The product is exact in binary64."""
+    info = np.iinfo(np.int32)
+
+    def add(left: Array, right: Array, addend: Array) -> Array:
+        total = (left @ right).astype(np.int64) + addend.view(np.int32)
+        return (np.clip(total, info.min, info.max) if saturate else total).astype(np.int32)
+
+    return add
 
 
-def _float_total(product: Array, fragment: Fragment, registers: Array, form: Format) -> Array:
-    """Bits of the sum, as matrices."""
-    addend = fragment.gather(form.decode(registers[..., None].view(form.reg.dtype)))
-    return rounded(form, product + addend, "rn")
+def _float_sum(form: Format, factor: str) -> Kernel:
+    """Bits of left @ right + addend."""
+    if form is F32 and factor in ("f16", "bf16", "tf32"):
+        return lambda left, right, addend: cut_sum(left, right, addend.view(np.float32).astype(np.float64))
+    return lambda left, right, addend: rounded(form, left @ right + form.decode(addend), "rn")
 
 
 # --- moves -----------------------------------------------------------------------------------------------------------
