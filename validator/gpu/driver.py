@@ -19,6 +19,7 @@ LEAST_CAPABILITY = (9, 0)
 """Programmatic dependent launch exists from here on."""
 LEAST_DRIVER = 13000
 """CUDA 13.0, as the driver API counts: the PTX beside this module needs it."""
+_ANY_BLOCK = 1024
 _OPT_IN_SHARED = 48 * 1024
 """Bytes of dynamic shared memory that need no permission."""
 
@@ -186,6 +187,12 @@ class Device:
             if error != self._driver.CUresult.CUDA_SUCCESS:
                 return tuple(found)
             found.append(Parameter(*map(int, where)))
+
+    def block_of(self, function: Function) -> tuple[int, int, int] | None:
+        """Threads of a block as the kernel was compiled for them; None where it takes any number."""
+        most = self._driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK
+        threads = int(_call(self._driver, "cuFuncGetAttribute", most, function.handle))
+        return (threads, 1, 1) if threads < _ANY_BLOCK else None
 
     def _load(self, image: bytes) -> Any:
         module = _call(self._driver, "cuModuleLoadData", image + b"\0")

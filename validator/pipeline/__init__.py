@@ -12,11 +12,13 @@ import traceback
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from validator import __version__
 from validator.errors import ValidatorError
 from validator.pipeline.asked import as_policy_asks
+from validator.pipeline.crosscheck import FAMILY, STATEMENT, cross_check
 from validator.pipeline.inputs import Inputs, Options, open_inputs
 from validator.pipeline.stages import STAGES, Entry
 from validator.policy.waivers import judge_waivers
@@ -70,6 +72,8 @@ def check(
             journal=options.journal,
         )
         combined = _run(STAGES if stages is None else stages, context, debug)
+        launched = _safely(FAMILY, STATEMENT, lambda: cross_check(context, combined), debug)
+        combined = _combine([combined, launched])
     judged, uses = _waive(as_policy_asks(combined, inputs.policy), inputs, started)
     obligations = tuple(sorted(judged.obligations, key=lambda o: o.id))
     return CheckResult(
@@ -98,13 +102,18 @@ def _run(stages: Iterable[Entry], context: StageContext, debug: bool) -> StageRe
     results = []
     for entry in stages:
         context.progress(f"{entry.name}: {entry.doing}")
-        results.append(_run_one(entry, context, debug))
+        results.append(_safely(entry.name, entry.statement, partial(_run_one, entry, context), debug))
     return _combine(results)
 
 
-def _run_one(entry: Entry, context: StageContext, debug: bool) -> StageResult:
+def _run_one(entry: Entry, context: StageContext) -> StageResult:
+    return entry.load()(context)
+
+
+def _safely(name: str, statement: str, run: Callable[[], StageResult], debug: bool) -> StageResult:
+    """What `run` gives; where it fails, `name` is unproven and says why."""
     try:
-        return entry.load()(context)
+        return run()
     except ValidatorError as error:
         reason = "could not be examined: " + "; ".join(map(str, error.problems))
     except Exception as error:
@@ -112,11 +121,11 @@ def _run_one(entry: Entry, context: StageContext, debug: bool) -> StageResult:
             raise
         last = traceback.extract_tb(error.__traceback__)[-1]
         reason = (
-            f"internal error in the {entry.name} stage: {type(error).__name__}: {error} "
+            f"internal error in the {name} stage: {type(error).__name__}: {error} "
             f"({Path(last.filename).name}:{last.lineno}); this is a fault of validator, please report it with the "
             "output of the same command under VALIDATOR_DEBUG=1"
         )
-    return StageResult((Obligation(entry.name, entry.statement, Status.UNPROVEN, reason),))
+    return StageResult((Obligation(name, statement, Status.UNPROVEN, reason),))
 
 
 def _combine(results: Iterable[StageResult]) -> StageResult:
