@@ -28,6 +28,7 @@ class Kind(StrEnum):
     ANNOTATION = "annotation"
     MOVED = "moved"
     EXTRA_READ = "extra-read"
+    REWRITTEN = "rewritten"
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from validator.isolation.offpath.causes import Cause, causes
-from validator.isolation.offpath.compare import Difference, Residue, compare
+from validator.isolation.offpath.compare import Difference, Kind, Residue, compare
 from validator.isolation.offpath.constants import value_of
 from validator.isolation.offpath.facts import fact_scopes, solve
 from validator.isolation.offpath.harmless import Harmless
@@ -18,6 +18,7 @@ from validator.isolation.offpath.normalise import normalise
 from validator.isolation.offpath.place import place_at
 from validator.isolation.offpath.prune import prune
 from validator.isolation.offpath.raising import Raising, may_raise
+from validator.isolation.offpath.rewritten import Side, rewritten
 from validator.isolation.offpath.scopes import annotations_of
 from validator.isolation.offpath.switch import Off, OffForm, SwitchSpec
 from validator.isolation.offpath.unbound import newly_unbound, unbound_reads
@@ -118,10 +119,18 @@ def _items(
     base: World, head: World, old: str, new: str, read: frozenset[str], raises: Raising
 ) -> list[Residue | Difference]:
     left = normalise(base, old, base.residual(old))
-    right = normalise(head, new, head.residual(new))
+    right, same = rewritten(
+        Side(base.names, old, left), Side(head.names, new, normalise(head, new, head.residual(new)))
+    )
     raising = _may_raise(base, head, old, new, raises)
     annotations = _annotations(base, head, old, new, raises)
-    return [*compare(left, right, Harmless(old, new, base, head, read, raises)), *raising, *annotations]
+    known = {text for _, _, text in base.idle_decorators}
+    same += (
+        Residue(Kind.REWRITTEN, f"the decorator `{text}` hands back what it gets, or hands every call on", line)
+        for path, line, text in sorted(head.idle_decorators)
+        if path == new and text not in known
+    )
+    return [*same, *compare(left, right, Harmless(old, new, base, head, read, raises)), *raising, *annotations]
 
 
 def _annotations(base: World, head: World, old: str, new: str, raises: Raising) -> Iterator[Difference]:

@@ -197,7 +197,8 @@ def _follow_aliases(body: list[ast.stmt], scope: Scope, pure: Purity, note: _Not
         rest = out[i + 1 :]
         if not _loads(rest)[name] or _in_nested(rest, name):
             continue
-        if "." not in path or _used_before_effects(rest, name):
+        # A local name that is bound once stays what it is; a global one may be stored to by whatever is called.
+        if (path == root and scope.bindings[root] == 1) or _used_before_effects(rest, name):
             note(value)
             return [*out[:i], *(_Substitute(name, value).visit(clone(s)) for s in rest)]
     return out

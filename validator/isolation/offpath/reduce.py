@@ -15,11 +15,11 @@ from validator.isolation.offpath.constants import (
     compare,
     constant,
     is_constant,
-    name_of,
     negate,
     truth,
     value_of,
 )
+from validator.isolation.offpath.matching import never_none
 from validator.isolation.offpath.place import Place
 from validator.isolation.offpath.scopes import Scope, parameters
 from validator.isolation.syntax import walk
@@ -218,7 +218,7 @@ class Reducer:
                 ):
                     return rest[0] if rest else constant(None, node)
                 case ast.Call(func=ast.Name(id="isinstance"), args=[ast.Constant(value=None), kind]):
-                    if _never_none(kind):
+                    if never_none(kind):
                         self.world.note(node, self.place)
                         return constant(False, node)
         if all(map(self.pure, args)):
@@ -272,9 +272,3 @@ def _from_display(node: ast.expr) -> bool:
 
 def _empty(node: ast.expr) -> bool:
     return isinstance(node, ast.Dict) and not node.keys
-
-
-def _never_none(kind: ast.expr) -> bool:
-    """Whether `isinstance(None, kind)` is false: named classes, none of them `object` or `NoneType`."""
-    kinds = kind.elts if isinstance(kind, ast.Tuple) else [kind]
-    return all(name_of(k) and name_of(k).split(".")[-1] not in ("object", "NoneType") for k in kinds) and bool(kinds)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from validator.isolation.offpath.constants import is_constant, truth
 from validator.isolation.offpath.losses import losses
+from validator.isolation.offpath.matching import bound_by, matches
 from validator.isolation.offpath.nodes import is_stub, mark_origin, with_fields
 from validator.isolation.offpath.place import Place
 from validator.isolation.offpath.reduce import Reducer
@@ -267,22 +268,44 @@ class Simplifier:
 
     def _match(self, node: ast.Match) -> tuple[list[ast.stmt], bool]:
         subject = self.reduce.expr(node.subject)
-        self._forget([node])
+        known = is_constant(subject) and self.world.purity(subject)
+        if not known:
+            self._forget([node])
         saved = dict(self.place.env)
-        cases = []
+        cases: list[ast.match_case] = []
         for case in node.cases:
+            fits = matches(subject, case.pattern) if known else None
+            if fits is False:
+                continue
             self.place.env = dict(saved)
+            for name in bound_by(case.pattern):
+                self.place.env.pop(name, None)
             guard = case.guard and self.reduce.test(case.guard)
+            if guard is not None and self.world.purity(guard) and truth(guard) is not None:
+                self.world.note(guard, self.place)
+                fits, guard = (fits, None) if truth(guard) else (False, guard)
+            if fits is False:
+                continue
+            if fits and guard is None and not cases and not bound_by(case.pattern):
+                self.world.note(subject, self.place)
+                taken, falls = self.block(case.body)
+                return mark_origin([with_fields(s) for s in taken], node.lineno), falls
             body, _ = self.block(case.body)
             cases.append(ast.match_case(pattern=case.pattern, guard=guard, body=body or [_pass(node)]))
+            if fits and guard is None:
+                break
         self.place.env = saved
+        self._forget([node])
+        if known and not cases:
+            self.world.note(subject, self.place)
+            return [], True
         return [with_fields(node, subject=subject, cases=cases)], True
 
     # Definitions -----------------------------------------------------------------------------------------------
 
     def function(self, node: FunctionNode) -> FunctionNode:
         """A function with what is left of its body, and without what only the switch needs in its signature."""
-        decorators = [d for d in map(self._decorator, node.decorator_list) if d is not None]
+        decorators = [d for d in (self._decorator(d, node) for d in node.decorator_list) if d is not None]
         self.place.env.pop(node.name, None)
         known = {}
         if not self.place.module_level:
@@ -305,10 +328,17 @@ class Simplifier:
         body = [*losses(node.body, body, node.args), *body]
         return with_fields(node, decorator_list=decorators, args=self._arguments(node), body=body or [_pass(node)])
 
-    def _decorator(self, node: ast.expr) -> ast.expr | None:
-        """The reduced decorator; None when it returns the function as it is."""
+    def _decorator(self, node: ast.expr, decorated: FunctionNode | ast.ClassDef) -> ast.expr | None:
+        """The reduced decorator; None when what is decorated behaves the same without it."""
+        from validator.isolation.offpath.decorators import (
+            hands_back,  # it evaluates functions, and so needs this module
+        )
+
         reduced = self.reduce.expr(node)
-        return None if self.world.returns_argument(reduced, self.place) else reduced
+        if not hands_back(self.world, reduced, self.place, decorated):
+            return reduced
+        self.world.idle_decorators.add((self.place.path, node.lineno, unparse(node)))
+        return None
 
     def _arguments(self, node: FunctionNode) -> ast.arguments:
         args = self.world.without_known_parameters(self.place, node)
@@ -328,7 +358,7 @@ class Simplifier:
         inner = Place(self.place.path, Scope.of(node.body), node.name)
         inner.module_level = True
         body, _ = Simplifier(self.world, inner).block(node.body)
-        decorators = [d for d in map(self._decorator, node.decorator_list) if d is not None]
+        decorators = [d for d in (self._decorator(d, node) for d in node.decorator_list) if d is not None]
         bases = [self.reduce.expr(b) for b in node.bases]
         self.place.env.pop(node.name, None)
         return with_fields(node, decorator_list=decorators, bases=bases, body=body or [_pass(node)])

@@ -64,6 +64,8 @@ class World:
         self.seen_switch = False
         self.names_read: set[tuple[str, str, int]] = set()
         """(path, name, line) of every read of a name that was looked at."""
+        self.idle_decorators: set[tuple[str, int, str]] = set()
+        """(path, line, text) of decorators that change nothing."""
         self._evaluating = ""
         self.notes: list[Note] = []
         """What was left out although it is evaluated: see `raising`."""
@@ -186,12 +188,10 @@ class World:
             return known.get(result)
         return constant(value_of(result), node) if result is not None else None
 
-    def returns_argument(self, decorator: ast.expr, place: Place) -> bool:
-        """Whether a decorator of the tree gives back the function it gets, with no effect."""
-        function = self.function(decorator, place)
-        if function is None or not function.node.args.args:
-            return False
-        return self._result(function, {}) == function.node.args.args[0].arg
+    def returns_parameter(self, function: Function) -> bool:
+        """Whether calling it has no effect and gives back the first argument."""
+        first = next(iter(function.node.args.args), None)
+        return first is not None and self._result(function, {}) == first.arg
 
     def function(self, node: ast.expr, place: Place) -> Function | None:
         """The function of the tree that an expression means, when there is exactly one."""
