@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from validator.manifest.contract import KernelContract, Role
@@ -20,6 +21,7 @@ from validator.ordering.slices import LoadSlices
 from validator.ordering.threads import Threads
 from validator.ordering.threadset import describe
 from validator.ordering.waits import Order, grid_order
+from validator.ordering.witness import reached_unwaited
 from validator.verdict.model import Location, Severity
 
 __all__ = ["Early", "Facts"]
@@ -62,6 +64,11 @@ def _masks(flow: Flow, block: tuple[int, int, int] | None) -> Masks:
 _CALLED = "a function that is not looked into is called before it, and may wait"
 
 _MET = "it waits for an mbarrier at which threads arrive that have waited; whether it needs all of them does not show"
+
+_NO_WAY = (
+    "the branches on the way there contradict each other for every number that was tried for the kernel's arguments: "
+    "whether any launch takes it does not show"
+)
 
 _WARP_MET = (
     "another lane of its warp has waited; whether the lanes met again behind it (`__syncwarp`) does not show in "
@@ -177,6 +184,25 @@ class Facts:
     @cached_property
     def early(self) -> list[Early]:
         """Accesses that nothing orders, allowed or not, in text order."""
+        found = self._unordered
+        wrong = {e.touch.index: e.threads for e in found if e.judgement.severity is Severity.ERROR and not e.flag}
+        shown = self.taken_unwaited(wrong)
+        doubt = Judgement(False, Severity.UNPROVEN, _NO_WAY)
+        return [replace(e, judgement=doubt) if e.touch.index in wrong.keys() - shown else e for e in found]
+
+    def taken_unwaited(self, places: Mapping[int, int]) -> Set[int]:
+        """Of instructions and the threads that may come there unwaited: those where a thread really can, or may.
+
+        Given up on, a search speaks for none against the solver.
+        """
+        if not places or not self.waits:
+            return places.keys()
+        reached = reached_unwaited(self.masks, self.certain_order, places)
+        return places.keys() if reached is None else reached
+
+    @property
+    def _unordered(self) -> list[Early]:
+        """What the solver lets through."""
         result: list[Early] = []
         for touch in self.touches:
             flag = self.guard_of(touch)

@@ -51,12 +51,12 @@ def leaves_by_known_branches(facts: Facts) -> bool:
         if len(block.successors) > 1 and edge.condition is None
     }
     if not closed and order is facts.order:
-        return True
+        return bool(facts.taken_unwaited(dict(leaves_unwaited(facts))))
     state = masks.solve(order.at_events, {**order.edges, **closed})
     left = 0
     for event in facts.events(EventKind.EXIT):
         left |= masks.at(event.index, state, order.at_events) & masks.executing(event)
-    return left == masks.everyone
+    return left == masks.everyone and bool(facts.taken_unwaited(dict(leaves_unwaited(facts))))
 
 
 def triggers_early(facts: Facts) -> bool:

@@ -13,7 +13,7 @@ from validator.change.kernels import kernel_sources
 from validator.manifest.model import Manifest
 from validator.ordering.case import FAMILY, STATEMENT, Case, settle_movable
 from validator.ordering.result import Audit
-from validator.ordering.supply import Supply, gather, unnamed
+from validator.ordering.supply import Supply, gather, unnamed, with_made
 from validator.stage import StageContext
 from validator.verdict.model import Obligation, StageResult, Status
 
@@ -46,8 +46,8 @@ def run_with(context: StageContext, auditor: Auditor) -> StageResult:
         return _alone(Status.NOT_APPLICABLE, "the policy does not require it (`ordering.required`)")
     if manifest is None:
         return _alone(Status.UNPROVEN, "there is no readable manifest that says which kernels there are")
-    supply = gather(context.change.head_tree, manifest.artifacts)
-    if not manifest.kernels and not manifest.artifacts:
+    supply = with_made(gather(context.change.head_tree, manifest.artifacts), context.made)
+    if not manifest.kernels and not manifest.artifacts and not context.made:
         return _no_kernels(context)
     supply = replace(supply, missing=(*supply.missing, *unnamed(context.change, supply)))
     context.progress(f"ordering: {len(supply.blobs)} artifacts")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 
 from validator.change.kernels import COMPILED_SUFFIXES
 from validator.change.model import Change, ChangeError, ChangeStatus, Entry, FileKind, Tree
@@ -13,7 +13,7 @@ from validator.globs import matches
 from validator.manifest.model import Artifact
 from validator.ordering.result import Skipped
 
-__all__ = ["MAX_ARTIFACT", "Supply", "gather", "unnamed"]
+__all__ = ["MAX_ARTIFACT", "Supply", "gather", "unnamed", "with_made"]
 
 MAX_ARTIFACT = 512 * 1024 * 1024
 """Bytes of one compiled file."""
@@ -59,6 +59,13 @@ def gather(tree: Tree, artifacts: Iterable[Artifact]) -> Supply:
             missing.append(Skipped(path, "; ".join(p.what for p in error.problems)))
     digests = {path: f"sha256:{hashlib.sha256(data).hexdigest()}" for path, data in blobs}
     return Supply(tuple(blobs), digests, tuple(missing), tuple(declared))
+
+
+def with_made(supply: Supply, made: Mapping[str, bytes]) -> Supply:
+    """The same and what was built here; what lies in the head under the same name stands for itself."""
+    blobs = {**made, **dict(supply.blobs)}
+    digests = {path: f"sha256:{hashlib.sha256(data).hexdigest()}" for path, data in made.items()}
+    return replace(supply, blobs=tuple(sorted(blobs.items())), digests={**digests, **supply.digests})
 
 
 def _meant(tree: Tree, pattern: str) -> list[Entry]:

@@ -22,7 +22,7 @@ from validator.ordering.dataflow import Flow
 from validator.ordering.program import Const, Guard, Op, Operand, Operation, Order, Special
 from validator.ordering.slices import Node, Solver
 from validator.ordering.threadset import DEFAULT_THREADS
-from validator.ordering.vectors import RULES, Vector, as_numbers, compared, lut, ones, signed, wrap
+from validator.ordering.vectors import Vector, as_numbers, computed, wrap
 
 __all__ = ["Agreement", "Threads"]
 
@@ -73,8 +73,9 @@ class Threads(Solver[_Value]):
         self.rows = rows and block is None
         self.wants_rows = False
         """A condition asked for further rows that are not there."""
-        self._x, self._y, self._z = self._coordinates()
-        self.size = len(self._x)
+        self.coordinates = self._coordinates()
+        """x, y and z of each thread."""
+        self.size = len(self.coordinates[0])
         self._numbers: Vector = np.arange(self.size, dtype=np.int64)
         self.everyone = (1 << self.size) - 1
         self._conditions: dict[tuple[int, Guard], tuple[int, int]] = {}
@@ -287,33 +288,8 @@ class Threads(Solver[_Value]):
         return Partial(np.where(first, value, 0), first, _BY_THREAD)
 
     def _computed(self, operation: Operation, v: list[Vector]) -> _Value:
-        op, width = operation.op, operation.width
-        with np.errstate(all="ignore"):
-            if op is Op.COMPARE:
-                result = compared(operation.attr, v)
-                return _VARYING if result is None else result
-            if op is Op.SELECT:
-                return np.where(v[2] != 0, v[0], v[1])
-            if op is Op.EXTRACT and isinstance(operation.attr, tuple):
-                low, bits = int(operation.attr[0]), int(operation.attr[1])
-                return (v[0] >> min(low, 63)) & ones(bits)
-            if op is Op.PACK:
-                part = max(1, width // len(v))
-                total = np.zeros(self.size, dtype=np.int64)
-                for number, value in enumerate(v):
-                    if part * number < 64:
-                        total |= (value & ones(part)) << (part * number)
-                return total
-            if op is Op.LOP3 and isinstance(operation.attr, int) and len(v) == 3:
-                return lut(operation.attr, v) & ones(width)
-            if op is Op.SHR:
-                shift = np.clip(v[1], 0, 63)
-                value = signed(v[0], width) if operation.attr == "s" else v[0] & ones(width)
-                return (value >> shift) & ones(width)
-            rule = RULES.get(op)
-            if rule is None:
-                return _VARYING
-            return rule(v) & ones(width)
+        result = computed(operation, v)
+        return _VARYING if result is None else result
 
     def _selected(self, values: list[_Value]) -> _Value:
         condition = values[2]
@@ -338,9 +314,9 @@ class Threads(Solver[_Value]):
             return _UNIFORM if size is None else np.full(self.size, size, dtype=np.int64)
         if attr in (Special.TID_Y, Special.TID_Z) and self.block is None and not self.rows:
             self.wants_rows = True
-        coordinates: dict[object, Vector] = {
-            Special.TID_X: self._x, Special.TID_Y: self._y, Special.TID_Z: self._z,
-        }  # fmt: skip
+        coordinates: dict[object, Vector] = dict(
+            zip((Special.TID_X, Special.TID_Y, Special.TID_Z), self.coordinates, strict=True)
+        )
         return coordinates.get(attr, _VARYING)
 
     def _shuffled(self, values: list[_Value], mode: object) -> _Value:

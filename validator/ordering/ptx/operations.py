@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from validator.ordering.bytewise import permuted
 from validator.ordering.program import Const, Op, Operand, Operation, Reg
 from validator.ordering.ptx.lexical import TYPE_BITS, split_commas
 from validator.ordering.ptx.statement import Statement
@@ -98,6 +99,16 @@ def _move(statement: Statement, position: int) -> Operation:
         width = form.bits // max(1, len(split_commas(target[1:-1])))
         return Operation(Op.EXTRACT, (statement.operand(1, form.bits),), (position * width, width), width)
     return _as_operation(statement.operand(1, form.bits), form.bits)
+
+
+def _permute(statement: Statement, position: int) -> Operation:
+    """prmt.b32 d, a, b, selector in its default mode"""
+    if statement.form.mods or len(statement.operands) != 4:
+        return opaque(statement)
+    selector = statement.operand(3, 32)
+    if not isinstance(selector, Const):
+        return opaque(statement)
+    return permuted(statement.operand(1, 32), statement.operand(2, 32), selector.value)
 
 
 def _convert_address(statement: Statement, position: int) -> Operation:
@@ -272,6 +283,7 @@ _LOWER: dict[str, Lower] = {
     "selp": _select,
     "slct": _select_by_sign,
     "lop3": _lookup,
+    "prmt": _permute,
     "bfe": _extract,
     "bfi": _insert,
     "shfl": _shuffle,

@@ -11,7 +11,8 @@ Mend it by waiting before the early return. A wait in one thread of each block i
 
 What an indirect branch or an unknown function decides is left open (`unproven`).
 
-Not seen: a step in which nothing further back can still be running; give `[[steps]]` then.
+Not seen: that a launch always has a block that takes the path with the wait (block 0, when there is any work at all);
+a step in which nothing further back can still be running; give `[[steps]]` then.
 """
 
 from __future__ import annotations
@@ -52,7 +53,8 @@ def check(facts: Facts) -> Iterable[Finding]:
         + " without waiting for its own predecessor"
         + (f" (exit at {facts.at(exits[0][0])})" if facts.waits else ""),
         identity=("trigger",),
-        why="a dependant's wait covers this kernel only; what ran before it may still be running",
+        why="a dependant's wait covers this kernel only; what ran before it may still be running, unless another block "
+        "of the launch waits, and nothing here shows that one always does",
         fix="execute griddepcontrol.wait on every path before the kernel ends",
         steps=_steps(facts, exits),
         severity=Severity.ERROR if known else Severity.UNPROVEN,

@@ -10,6 +10,7 @@ import re
 import struct
 from collections.abc import Callable, Mapping
 
+from validator.ordering.bytewise import permuted
 from validator.ordering.program import Const, Op, Operand, Operation, Reg, Special
 from validator.ordering.sass.destinations import destinations, results
 from validator.ordering.sass.disassemble import Instruction
@@ -267,16 +268,11 @@ def _minimum(s: _Sources, position: int, word: int, reg: Reg) -> Operation:
 def _permute(s: _Sources, position: int, word: int, reg: Reg) -> Operation:
     a, selector, b = s.plain()[:3]
     if isinstance(selector, Const):
-        match selector.value & 0xFFFF:
-            case 0x3210:
-                return Operation(Op.COPY, (a,))
-            case 0x7654:
-                return Operation(Op.COPY, (b,))
-            case 0x654:
-                # Byte 0 of a becomes the top byte of b: how a shared address is moved to another CTA of the cluster.
-                return Operation(Op.MAPA, (b, a))
-            case _:
-                pass
+        if selector.value & 0xFFFF == 0x654:
+            # Byte 0 of a becomes the top byte of b: how a shared address is moved to another CTA of the cluster.
+            return Operation(Op.MAPA, (b, a))
+        if s.instruction.opcode in ("PRMT", "UPRMT"):
+            return permuted(a, b, selector.value)
     return _opaque(s, position, word, reg)
 
 
