@@ -96,7 +96,8 @@ def test_the_same_seed_makes_the_same_run() -> None:
 
 @pytest.mark.sass
 @pytest.mark.parametrize("arch", ["sm_90a", "sm_100a"])
-@pytest.mark.parametrize("pair", ["h06", "h07", "h08", "h09", "h11", "hc1"])
+@pytest.mark.slow
+@pytest.mark.parametrize("pair", ["h06", "h07", "hc1"])
 def test_loads_that_ptxas_moved_are_executed_where_the_machine_code_executes_them(pair: str, arch: str) -> None:
     """With the cubin beside it the PTX gives the verdict of the machine code, which differs between architectures."""
     for twin in ("bad", "ok"):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections import Counter
 from dataclasses import replace
-from multiprocessing import active_children
 
 import pytest
 
@@ -137,12 +136,13 @@ def test_one_worker_a_gpu():
 
 
 def test_nothing_is_left_behind_when_it_is_given_up(local):
-    before = set(active_children())
     outcomes = Engine(local).run(cells(30, "slow", payload=b"0.2", seconds=0.3), 30)
     next(outcomes)
+    processes = [worker.process for worker in local._workers]
+    assert all(process.poll() is None for process in processes)
     local.close()
     outcomes.close()
-    assert not set(active_children()) - before
+    assert all(process.poll() is not None for process in processes)
 
 
 # -- budgets -----------------------------------------------------------------------------------------------------------

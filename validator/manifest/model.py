@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import date
 from enum import StrEnum
 from typing import Annotated, Any, Final, Literal
@@ -14,6 +15,7 @@ __all__ = [
     "SCHEMA",
     "Artifact",
     "BatchRange",
+    "Build",
     "Claim",
     "Contract",
     "IsolationDeclaration",
@@ -133,6 +135,55 @@ class Artifact(_Model):
     """Globs of the kernels it holds; empty: all."""
 
 
+_FLAG = re.compile(
+    r"-O[0-3]|-std=c\+\+\d\d|-[DU]\w+(=[\w.+-]*)?|-I[\w.][\w./+-]*|--?use_fast_math|--?fmad=(true|false)"
+    r"|--?maxrregcount=\d+|--?expt-relaxed-constexpr|--?expt-extended-lambda|--?extra-device-vectorization"
+    r"|-G|--?ftz=(true|false)|--?prec-(div|sqrt)=(true|false)"
+)
+"""What a compiler may be told: nothing that names programs to run or places outside the tree."""
+
+
+class Build(_Model):
+    """`[[builds]]`: a source that is compiled here, for every architecture, and what ships of it."""
+
+    source: Name
+    """Path in the head tree: a `.cu` file, or a Python file."""
+    toolchain: Literal["nvcc", "triton", "cutedsl", "prebuilt"]
+    """`triton` compiles the function `entry` of the source; `cutedsl` runs the source, which compiles its kernels;
+    `prebuilt` compiles nothing: what ships is taken as it is, and said to be."""
+    root: Name = "."
+    """Folder of the tree that the source may read."""
+    architectures: Names = ()
+    """Empty: those in scope."""
+    flags: Names = ()
+    entry: Name | None = None
+    """`triton`: name of the `@triton.jit` function."""
+    signature: dict[str, Name] = {}
+    """`triton`: argument → type, as `*fp32`, `i32`, `constexpr`."""
+    constants: dict[str, int | float | bool] = {}
+    """`triton`: values of the `constexpr` arguments."""
+    ships: Names = ()
+    """Files of the head that were made from it, `{arch}` for the architecture: they are compared with what is built."""
+
+    @model_validator(mode="after")
+    def _plain(self) -> Build:
+        wrong = [f"flag {flag!r} is not one that a build may give" for flag in self.flags if not _FLAG.fullmatch(flag)]
+        paths = [self.source, self.root, *self.ships, *(f[2:] for f in self.flags if f.startswith("-I"))]
+        wrong += [f"{p!r} is not a path inside the tree" for p in paths if p.startswith("/") or ".." in p.split("/")]
+        inside = self.root in (".", "") or self.source.startswith(self.root.rstrip("/") + "/")
+        wrong += [] if inside else [f"`source` {self.source!r} does not lie below `root` {self.root!r}"]
+        wrong += [
+            f"{arch!r} is no architecture" for arch in self.architectures if not re.fullmatch(r"sm_\d+[af]?", arch)
+        ]
+        if (self.toolchain == "triton") is not (self.entry is not None):
+            wrong.append("`entry` names the function that `triton` compiles, and nothing else")
+        if self.toolchain == "prebuilt" and not self.ships:
+            wrong.append("`prebuilt` needs `ships`: there is nothing else to look at")
+        if wrong:
+            raise ValueError("\n".join(wrong))
+        return self
+
+
 class Claim(_Model):
     """`[[claims]]`: something the author says about speed or quality. Not evidence."""
 
@@ -171,6 +222,7 @@ class Manifest(Contract):
     scope: ScopeDeclaration
     references: tuple[Reference, ...] = ()
     artifacts: tuple[Artifact, ...] = ()
+    builds: tuple[Build, ...] = ()
     claims: tuple[Claim, ...] = ()
 
     @model_validator(mode="after")

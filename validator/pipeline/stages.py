@@ -54,6 +54,12 @@ STAGES = (
         "what the manifest asks for",
     ),
     Entry(
+        "build",
+        "validator.build.stage:run",
+        "the compiled files that ship are what their sources build to",
+        "compiling kernels",
+    ),
+    Entry(
         "ordering",
         "validator.ordering.stage:run",
         "nothing is read before the wait that makes it valid",

@@ -13,7 +13,7 @@ import platform
 import resource
 import struct
 
-__all__ = ["confine"]
+__all__ = ["confine", "confine_programs"]
 
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS = 1, 4, 22, 38
 CLONE_NEWUTS, CLONE_NEWIPC, CLONE_NEWUSER, CLONE_NEWNET = 0x4000000, 0x8000000, 0x10000000, 0x40000000
@@ -61,6 +61,15 @@ def confine(limits: dict[str, int], readable: list[str], writable: list[str], de
     done["files"] = _landlock(libc, readable, writable)
     done["system-calls"] = _seccomp(libc, device)
     return done
+
+
+def confine_programs(limits: dict[str, int], readable: list[str], writable: list[str]) -> dict[str, str]:
+    """The same for a program that starts others, as compilers do: all but the filter of system calls."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.prctl(PR_SET_PDEATHSIG, 9, 0, 0, 0)
+    done = {"limits": _limit(limits), "namespaces": _namespaces(libc)}
+    done["no-new-privileges"] = _ok(libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+    return {**done, "files": _landlock(libc, readable, writable)}
 
 
 def _ok(result: int) -> str:

@@ -9,20 +9,21 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import subprocess
+import sys
 import tempfile
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from multiprocessing import connection, get_context
-from multiprocessing.process import BaseProcess
+from multiprocessing import connection
 from pathlib import Path
 from typing import Any, Self
 
 from validator.scale.batch import Batch, Finished, run_cells
 from validator.scale.cell import Needs
 
-__all__ = ["Local", "gpus_here"]
+__all__ = ["Local", "gpus_here", "serve"]
 
 _WORTH = 1.0
 """Seconds of work from which another process pays: it takes about a third of one to start."""
@@ -43,7 +44,7 @@ class _Worker:
     """One process and what it is busy with."""
 
     environment: Mapping[str, str]
-    process: BaseProcess | None = None
+    process: subprocess.Popen[bytes] | None = None
     channel: Any = None
     batch: Batch | None = None
 
@@ -142,11 +143,15 @@ class Local:
     def _start(self, worker: _Worker) -> None:
         if self._folder is None:
             self._folder = tempfile.TemporaryDirectory(prefix="validator-")
-        context = get_context("spawn")  # a fork of a process with threads may hang
-        worker.channel, theirs = context.Pipe()
-        arguments = (theirs, dict(worker.environment), self._folder.name, os.getpid())
-        worker.process = context.Process(target=_serve, args=arguments, daemon=False)
-        worker.process.start()
+        worker.channel, theirs = connection.Pipe()
+        told = [str(theirs.fileno()), self._folder.name, str(os.getpid()), *sys.path]
+        # A fresh interpreter that imports nothing of whoever uses this: neither a fork nor `spawn` would be.
+        worker.process = subprocess.Popen(
+            [sys.executable, "-c", _PROGRAM, *told],
+            stdin=subprocess.DEVNULL,
+            pass_fds=(theirs.fileno(),),
+            env={**os.environ, **worker.environment},
+        )
         theirs.close()
         self.starts += 1
 
@@ -157,20 +162,25 @@ class Local:
         try:
             return Finished(batch, worker.channel.recv())
         except (EOFError, OSError):
-            assert worker.process is not None
-            worker.process.join(5)
-            code = worker.process.exitcode
+            code = self._code(worker)
             self._end(worker)
             return Finished(batch, None, f"the process that ran it {_ended(code)}")
 
     def _here(self, batch: Batch) -> Finished:
         return Finished(batch, run_cells(batch.cells, self._places))
 
+    @staticmethod
+    def _code(worker: _Worker) -> int | None:
+        """How a worker that closed its channel ended; None: it did not."""
+        assert worker.process is not None
+        with suppress(subprocess.TimeoutExpired):
+            return worker.process.wait(5)
+        return None
+
     def _end(self, worker: _Worker) -> None:
         if worker.process is not None:
             worker.process.kill()
-            worker.process.join()
-            worker.process.close()
+            worker.process.wait()
             worker.channel.close()
         worker.process = worker.channel = worker.batch = None
 
@@ -182,15 +192,23 @@ def _ended(code: int | None) -> str:
     return f"ended with exit code {code}"
 
 
-def _serve(channel: Any, environment: Mapping[str, str], folder: str, parent: int) -> None:
-    """A worker: takes batches until there are no more."""
+_PROGRAM = """\
+import sys
+number, folder, parent, *sys.path[:] = sys.argv[1:]
+from validator.scale.local import serve
+serve(int(number), folder, int(parent))
+"""
+
+
+def serve(number: int, folder: str, parent: int) -> None:
+    """A worker: takes batches from that descriptor until there are no more."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:  # gone before that took effect
         return
-    os.environ.update(environment)
     tempfile.tempdir = folder  # what it leaves goes with its parent's
+    channel = connection.Connection(number)
     while True:
         try:
             cells, places = channel.recv()
