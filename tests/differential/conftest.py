@@ -121,3 +121,9 @@ def engine() -> Callable[..., KernelResult]:
             return run_kernel(runner, seed, count, enough=found)
 
     return run
+
+
+@pytest.fixture
+def fixtures_of() -> Callable[[str], dict[str, Planted]]:
+    """Candidates of a fixture module by name."""
+    return lambda module: {p.name: p for p in planted(module)}

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
@@ -13,12 +15,13 @@ import pytest
 
 from validator.differential.buffers import poisoned
 from validator.differential.cases import Case, build, judged_arguments
+from validator.differential.coverage import CLASSES
 from validator.differential.results import KernelResult
 from validator.differential.rules import BY_FAULT
 from validator.differential.shapes import Space
 from validator.manifest.contract import KernelContract, Role
 
-ORDINARY = {"B": 4, "D": 64, "H": 8, "G": 2, "T": 32, "M": 16, "K": 64, "N": 16, "S": 8}
+ORDINARY = {"B": 4, "D": 64, "H": 8, "G": 2, "T": 32, "M": 16, "K": 64, "N": 16, "S": 8, "W": 4}
 """Sizes that a hand-written test would use."""
 
 
@@ -35,6 +38,19 @@ def test_a_planted_bug_is_found_and_shrunk(planted_candidate: Any, engine: Calla
     assert sum(v for _, v in shrunk.case.dims) <= sum(v for _, v in last.case.dims)
 
 
+def test_every_input_class_has_two_bugs_that_only_it_shows(overlay: Any) -> None:
+    """By name: `i7_…` is a bug that inputs of class I7 show, and a hundred ordinary tests do not (see below)."""
+    source = (overlay / "ops" / "planted.py").read_text()
+    counts = Counter(name.upper() for name in re.findall(r"^def (i\d+)_", source, re.M))
+    assert counts.keys() == CLASSES.keys()
+    assert min(counts.values()) >= 2
+
+
+def test_a_bug_in_a_part_of_a_model_is_found(model_bugs_candidate: Any, engine: Callable[..., KernelResult]) -> None:
+    """Written after the engine, by nobody who had its inputs in mind."""
+    assert model_bugs_candidate.found in rules_of(engine(model_bugs_candidate, count=40))
+
+
 def test_a_cheat_is_refused(cheats_candidate: Any, engine: Callable[..., KernelResult]) -> None:
     result = engine(cheats_candidate)
     assert cheats_candidate.found in rules_of(result)
@@ -46,6 +62,14 @@ def test_an_honest_candidate_passes(honest_candidate: Any, engine: Callable[...,
     assert result.of("unusable") == []
     assert len(result.of("passed")) > len(result.planned) // 2
     assert result.missing == []
+
+
+def test_a_part_of_a_model_as_fast_kernels_compute_it_passes(
+    model_variants_candidate: Any, engine: Callable[..., KernelResult]
+) -> None:
+    result = engine(model_variants_candidate, count=10)
+    assert [r.faults for r in result.of("failed")] == []
+    assert len(result.of("passed")) > len(result.planned) // 2
 
 
 @pytest.fixture
@@ -82,10 +106,15 @@ def _ordinary(contract: KernelContract, seed: int) -> dict[str, Any]:
 
 
 def _called(
-    contract: KernelContract, function: Callable[..., Any], inputs: dict[str, Any]
+    contract: KernelContract, function: Callable[..., Any], inputs: dict[str, Any], *, configured: bool = False
 ) -> list[np.ndarray[Any, Any]]:
     passed = {n: v.copy() if isinstance(v, np.ndarray) else v for n, v in inputs.items() if n not in contract.returns}
-    returned = function(*passed.values())
+    # As a hand-written test calls it: the first of every choice, launches one after another.
+    chosen = [values[0] for values in contract.configurations.values()] if configured else []
+    returned = function(*passed.values(), *chosen)
+    for number in range(1, ORDINARY["W"] if contract.launches is not None else 1):
+        assert contract.launches is not None
+        function(*{**passed, contract.launches.argument: number}.values(), *chosen)
     return [returned] if contract.returns else [passed[n] for n in judged_arguments(contract)]
 
 
@@ -97,7 +126,8 @@ def test_a_hundred_ordinary_tests_see_nothing(
     reference = getattr(modules("stock"), (contract.reference or "").partition(":")[2])
     for seed in range(100):
         inputs = _ordinary(contract, seed)
-        for got, want in zip(_called(contract, candidate, inputs), _called(contract, reference, inputs), strict=True):
+        found = _called(contract, candidate, inputs, configured=True)
+        for got, want in zip(found, _called(contract, reference, inputs), strict=True):
             np.testing.assert_allclose(
                 got.astype(np.float64), want.astype(np.float64), rtol=3e-2, atol=8e-2, err_msg=planted_candidate.name
             )

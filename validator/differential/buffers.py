@@ -8,8 +8,8 @@ was never written cannot be the same twice.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -26,6 +26,10 @@ GUARD = 256
 """Bytes of each guard zone: keeps 256-byte alignment, wider than any vector access."""
 PATTERNS = (0xA5, 0x5A)
 """Fill of guard zones and gaps, first and second call."""
+_FAR = 1 << 31
+"""Bytes that the last row of a distant array lies from its first, at least."""
+_ROW = 4096
+"""Rows of a distant array begin at multiples of this."""
 _PAD = 3
 """Elements of the gap between rows, and of the margin of a slice: odd, so that nothing lines up by luck."""
 
@@ -67,6 +71,16 @@ class Placed:
         arenas = tuple(self.worker.arena(self.first_slot + i) for i in range(count))
         return Call(arenas, (*self.args, *(_scalar(number) for number in more)), keep, self.room is not None)
 
+    def calls(
+        self, numbered: tuple[int, Sequence[int]] | None, *, keep: bool = False, more: Iterable[int] = ()
+    ) -> list[Call]:
+        """The call, or several in turn on the same buffers. `numbered`: (position of a number, its values in turn)."""
+        call = self.call(keep=keep, more=more)
+        if numbered is None:
+            return [call]
+        at, values = numbered
+        return [replace(call, args=(*call.args[:at], _scalar(v), *call.args[at + 1 :])) for v in values]
+
     def view(self, name: str) -> Array:
         """An argument's elements as they are now."""
         arena, array = self.views[name]
@@ -91,8 +105,25 @@ class Placed:
         return changed
 
 
+def _rows(memory: memoryview, array: Descriptor) -> Iterator[tuple[memoryview, Descriptor]]:
+    """Each row of a distant array, with guard zones of its own; what lies between them is never touched."""
+    size = _dtype(array.dtype).itemsize
+    inner = replace(array, shape=array.shape[1:], strides=array.strides[1:], offset=GUARD)
+    length = int(np.prod(inner.shape, dtype=np.int64)) * size
+    for index in range(array.shape[0]):
+        start = array.offset + index * array.strides[0]
+        yield memory[start - GUARD : start + length + GUARD], inner
+
+
+def _is_distant(array: Descriptor) -> bool:
+    return len(array.shape) > 1 and array.shape[0] > 1 and array.strides[0] * (array.shape[0] - 1) >= _FAR
+
+
 def _changed(memory: memoryview, array: Descriptor, source: Array | None, pattern: int) -> int:
     """Bytes of an arena that are not as they were put there; with no `source` its elements may be anything."""
+    if _is_distant(array):
+        sources = [None] * array.shape[0] if source is None else source
+        return sum(_changed(*row, part, pattern) for row, part in zip(_rows(memory, array), sources, strict=True))
     arena, size = np.frombuffer(memory, np.uint8), _dtype(array.dtype).itemsize
     count = int(np.prod(array.shape, dtype=np.int64)) * size
     if array.strides == _layout(array.shape, size, "contiguous")[0]:
@@ -166,6 +197,10 @@ def _layout(shape: tuple[int, ...], size: int, layout: str) -> tuple[tuple[int, 
     for axis in reversed(order):
         strides[axis] = step
         step *= max(pitch[axis], 1)
+    if layout == "distant" and len(shape) > 1 and shape[0] > 1 and 0 not in shape:
+        row = step // shape[0]
+        strides[0] = -(-(_FAR + row) // (shape[0] - 1) // _ROW) * _ROW
+        step = strides[0] * (shape[0] - 1) + row
     if layout == "sliced" and shape:
         offset = sum(_PAD * strides[axis] for axis in {0, len(shape) - 1})
     if layout == "offset":
@@ -229,6 +264,10 @@ def place(
 
 def _fill(arena: memoryview, array: Descriptor, value: Array | Written, pattern: int) -> None:
     """The pattern around the elements and between them, and the elements."""
+    if _is_distant(array) and not isinstance(value, Written):
+        for (row, inner), part in zip(_rows(arena, array), value, strict=True):
+            _fill(row, inner, part, pattern)
+        return
     raw, target = np.frombuffer(arena, np.uint8), _view(arena, array)
     if array.strides == _layout(array.shape, value.dtype.itemsize, "contiguous")[0]:
         raw[: array.offset] = raw[array.offset + target.nbytes :] = pattern

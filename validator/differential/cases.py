@@ -7,9 +7,10 @@ the contract. A case is a small value that names its data by a seed: it can be s
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from typing import Annotated, Any
@@ -36,6 +37,7 @@ __all__ = [
     "build",
     "case_text",
     "cases",
+    "configurations_of",
     "has_padding",
     "is_written",
     "judged_arguments",
@@ -49,7 +51,7 @@ CASE_SCHEMA = "validator/case/1"
 Inputs = dict[str, Any]
 """Argument → numpy array, or a Python number for one passed by value; in the callable's order."""
 
-PLANS = ("repeat", "same-buffer", "flip", "recheck", "a-b-a", "batch-mates", "fresh")
+PLANS = ("repeat", "same-buffer", "flip", "recheck", "a-b-a", "batch-mates", "any-order", "carried-on", "fresh")
 """What is done around the first two calls of a case (`validator.differential.plans`)."""
 
 LARGEST = 2 << 30
@@ -87,6 +89,8 @@ class Case:
     """Arguments that share the memory of their `alias_of`."""
     padding: bool = False
     """What no index points to and no length covers holds NaN."""
+    configuration: tuple[tuple[str, int], ...] = ()
+    """What the candidate is told to choose, where it has a choice."""
     origin: str = ""
     """Why the case exists, in words."""
     input_class: str = ""
@@ -97,6 +101,8 @@ class Case:
         """The same for the same case on any machine; says nothing of why it exists."""
         facts = asdict(self)
         del facts["origin"], facts["input_class"]
+        if not self.configuration:
+            del facts["configuration"]
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:12]
 
     def words(self) -> str:
@@ -107,6 +113,7 @@ class Case:
         parts += [f"{name} lies {layout} in memory" for name, layout in self.layouts]
         parts += [f"{name} shares memory with its alias" for name in self.aliased]
         parts += ["unused parts hold NaN"] if self.padding else []
+        parts += [f"candidate configured with {name} = {value}" for name, value in self.configuration]
         return "; ".join(parts) + f"; plan {self.plan}"
 
 
@@ -252,15 +259,46 @@ def cases(contract: KernelContract, seed: int, count: int) -> list[Case]:
     """Every case of a run: those by construction, then `count` random ones; plans in turn. Same seed, same cases."""
     space = Space(contract)
     made = [*_constructed(contract, space), *_drawn(contract, space, seed, count)]
-    plans = [p for p in PLANS if p != "batch-mates" or contract.batch is not None]
+    plans = [p for p in PLANS if _PLAN_APPLIES.get(p, _always)(contract)]
+    choices = configurations_of(contract)
     ordinary = [p for p in plans if p != "fresh"]
     out: dict[str, Case] = {}
     for index, case in enumerate(made):
         # A process of its own is dear: the first case has one, and one in 40 after it.
         plan = "fresh" if index % 40 == 0 else ordinary[index % len(ordinary)]
-        case = replace(case, plan=plan, seed=derived(seed, contract.match, index))
+        choice = case.configuration or choices[index % len(choices)]
+        case = replace(case, plan=plan, seed=derived(seed, contract.match, index), configuration=choice)
         out.setdefault(case.id, case)
     return list(out.values())
+
+
+def _always(contract: KernelContract) -> bool:
+    return True
+
+
+def has_state(contract: KernelContract) -> bool:
+    """Whether a launch leaves something for the next one."""
+    return any(role is Role.STATE for role, _ in contract.values.values())
+
+
+_PLAN_APPLIES: dict[str, Callable[[KernelContract], bool]] = {
+    "batch-mates": lambda c: c.batch is not None,
+    "any-order": lambda c: c.launches is not None,
+    "carried-on": has_state,
+}
+
+_CONFIGURATIONS = 64
+"""Combinations of choices that are all tried; of more, every single value is."""
+
+
+def configurations_of(contract: KernelContract) -> list[tuple[tuple[str, int], ...]]:
+    """Everything that the candidate can be told to choose, the first values first; one empty choice if nothing."""
+    options = contract.configurations
+    if math.prod(map(len, options.values())) <= _CONFIGURATIONS:
+        return [tuple(zip(options, chosen, strict=True)) for chosen in itertools.product(*options.values())]
+    first = {name: values[0] for name, values in options.items()}
+    single = ({**first, name: value} for name, values in options.items() for value in values)
+    return list(dict.fromkeys(tuple(chosen.items()) for chosen in single))
 
 
 def _constructed(contract: KernelContract, space: Space) -> Iterator[Case]:
@@ -272,37 +310,49 @@ def _constructed(contract: KernelContract, space: Space) -> Iterator[Case]:
         yield case(ordered, "production shape", "production")
     typical = space.complete({}) or {}
     yield case(typical, "ordinary values", "plain")
+    for choice in configurations_of(contract)[: _CONFIGURATIONS if contract.configurations else 0]:
+        told = ", ".join(f"{name} = {value}" for name, value in choice)
+        for dims in contract.production[:1] or (typical,):
+            yield case(dims, f"configured with {told}", "I18", configuration=choice)
     for edge in space.edges():
         yield case(edge.dims, edge.reason, edge.input_class)
-    probe = case(typical, "", "")
+    # Small sizes and some that go beyond a tile, in turn: each of them hides what the other shows.
+    sizes = itertools.cycle([typical, space.beyond_a_tile()])
     for name, (_, values) in contract.values.items():
         for dtype in values.dtype[1:]:
             yield case(typical, f"{name} as {dtype}", "I19", dtypes=((name, dtype),))
-        if is_drawn(values):
-            for variant in applicable(fill_of(contract, probe, name)):
-                told = f"{name} {variant.words}"
-                yield case(typical, told, variant.input_class, variants=((name, variant.name),))
+        for dims, variant_name in zip(sizes, variants_of(contract, case(typical, "", ""), name), strict=False):
+            variant = VARIANTS[variant_name]
+            if variant_name in variants_of(contract, case(dims, "", ""), name):
+                yield case(dims, f"{name} {variant.words}", variant.input_class, variants=((name, variant_name),))
+            else:
+                yield case(typical, f"{name} {variant.words}", variant.input_class, variants=((name, variant_name),))
         for layout in layouts_of(values):
-            input_class = "I12" if layout == "offset" else "I11"
+            input_class = LAYOUT_CLASS.get(layout, "I11")
             yield case(typical, f"{name} lies {layout}", input_class, layouts=((name, layout),))
         if getattr(values, "alias_of", None):
             yield case(typical, f"{name} shares memory with {_alias(contract, name)}", "I13", aliased=(name,))
     if has_padding(contract):
-        yield case(typical, "unused parts hold NaN", "I7", padding=True)
+        for dims in (typical, space.beyond_a_tile()):
+            yield case(dims, "unused parts hold NaN", "I7", padding=True)
     for variant_name in _JOINT:
-        able = [name for name in contract.values if variant_name in variants_of(contract, probe, name)]
+        dims = next(sizes)
+        able = [name for name in contract.values if variant_name in variants_of(contract, case(dims, "", ""), name)]
         if len(able) > 1:
             variants = tuple((name, variant_name) for name in able)
-            yield case(typical, f"all at once: {variant_name}", VARIANTS[variant_name].input_class, variants=variants)
+            yield case(dims, f"all at once: {variant_name}", VARIANTS[variant_name].input_class, variants=variants)
 
 
+LAYOUT_CLASS = {"offset": "I12", "distant": "I1"}
+"""Class of a layout; `I11` where it is not listed."""
 _JOINT = ("large", "integers", "tiny", "rows", "peaked")
 """Variants that every argument takes together once: products of large values, exact arithmetic throughout."""
 
 
 def variants_of(contract: KernelContract, case: Case, name: str) -> list[str]:
-    """Variants that make sense for an argument in a case; none for one whose value the contract gives."""
-    if contract.values[name][1].value is not None:
+    """Variants that make sense for an argument in a case; none where no case chooses the values."""
+    role, values = contract.values[name]
+    if role in FILLED or not is_drawn(values):
         return []
     return [v.name for v in applicable(fill_of(contract, case, name))]
 

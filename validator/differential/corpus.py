@@ -6,7 +6,15 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from validator.differential.cases import Case, case_text, has_padding, layouts_of, load_case, variants_of
+from validator.differential.cases import (
+    Case,
+    case_text,
+    configurations_of,
+    has_padding,
+    layouts_of,
+    load_case,
+    variants_of,
+)
 from validator.differential.errors import DifferentialError
 from validator.differential.shapes import Space
 from validator.errors import Problem
@@ -64,6 +72,7 @@ def fits(contract: KernelContract, case: Case) -> bool:
         all(dtype in values[name].dtype for name, dtype in case.dtypes)
         and all(layout in layouts_of(values[name]) for name, layout in case.layouts)
         and all(getattr(values[name], "alias_of", None) for name in case.aliased)
+        and case.configuration in ((), *configurations_of(contract))
         and all(variant in variants_of(contract, case, name) for name, variant in case.variants)
         and (has_padding(contract) or not case.padding)
         and (contract.batch is not None or case.plan != "batch-mates")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from validator.differential.cases import Case, has_padding, layouts_of
+from validator.differential.cases import LAYOUT_CLASS, Case, has_padding, has_state, layouts_of
 from validator.differential.inputs import VARIANTS
 from validator.manifest.contract import KernelContract, Role
 
@@ -69,7 +69,10 @@ def not_covered(rows: Sequence[Row]) -> tuple[str, ...]:
 
 def _held(contract: KernelContract, case: Case) -> set[str]:
     held = {case.input_class} | {VARIANTS[v].input_class for _, v in case.variants}
-    held |= {"I12" if layout == "offset" else "I11" for _, layout in case.layouts}
+    held |= {LAYOUT_CLASS.get(layout, "I11") for _, layout in case.layouts}
+    held |= {"I18"} if case.configuration else set()
+    held |= {"I22"} if _rounds(contract) else set()
+    held |= {"I23"} if case.plan in ("any-order", "carried-on") else set()
     held |= {"I7"} if case.padding else set()
     held |= {"I13"} if case.aliased or _inplace(contract) else set()
     held |= {"I14"} if _filled(contract) else set()
@@ -88,16 +91,17 @@ def _inplace(contract: KernelContract) -> bool:
     return any(r is Role.STATE or v.inplace for r, v in contract.values.values())
 
 
+def _rounds(contract: KernelContract) -> bool:
+    return contract.rounding == "as-baseline" or contract.tolerance.policy in ("ulp", "exact")
+
+
 def _filled(contract: KernelContract) -> bool:
     return any(r in (Role.OUTPUT, Role.WORKSPACE) for r, _ in contract.values.values())
 
 
 _REASONS: dict[str, str] = {
-    "I1": "a model on the CPU is not run on buffers of that size",
     "I17": "no case repeats a call",
-    "I18": "the contract has no way to name the candidate's configurations",
-    "I22": "results are compared with float64, not with the trusted path's rounding points (tolerance `ulp` does that)",
-    "I23": "one callable is run at a time",
+    "I22": "the contract leaves open where results are rounded in between (`rounding`, or tolerance `ulp`)",
 }
 
 _APPLIES: dict[str, tuple[Callable[[KernelContract], bool], str]] = {
@@ -122,7 +126,15 @@ _APPLIES: dict[str, tuple[Callable[[KernelContract], bool], str]] = {
     ),
     "I14": (_filled, "there is no output buffer or workspace"),
     "I16": (lambda c: c.batch is not None, "the contract names no `batch` dimension"),
-    "I23": (lambda c: False, "the callable is one launch"),
+    "I1": (
+        lambda c: any("distant" in v.layouts for _, v in c.values.values()),
+        "the contract allows no argument whose rows lie far apart (`layouts`: distant)",
+    ),
+    "I18": (lambda c: bool(c.configurations), "the contract names nothing that the candidate can choose"),
+    "I23": (
+        lambda c: c.launches is not None or has_state(c),
+        "one launch makes the result and leaves nothing behind (`launches`, role `state`)",
+    ),
 }
 
 

@@ -25,6 +25,8 @@ class FaultKind(StrEnum):
     BATCH = "depends-on-batch-mates"
     DECOY = "decoy-kernel"
     """With a function that is said to do the work doing nothing, the result is the same."""
+    ORDER = "depends-on-order"
+    """The launches that make one result give another in another order."""
     WORKER = "no-result"
 
 

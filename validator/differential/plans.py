@@ -34,6 +34,8 @@ PLAN_WORDS = {
     "recheck": "earlier results looked at again after later calls",
     "a-b-a": "called with other sizes in between",
     "batch-mates": "called with every other row of the batch replaced by extremes",
+    "any-order": "its launches made in another order",
+    "carried-on": "called on the state that it left itself",
     "fresh": "called as the first call of a new process",
 }
 
@@ -227,6 +229,41 @@ def _fresh(runner: Runner, case: Case, inputs: Inputs, expected: Expectation, fi
     return _same_bytes(runner, expected, first, played, FaultKind.HIDDEN, told)
 
 
+def _any_order(runner: Runner, case: Case, inputs: Inputs, expected: Expectation, first: Outputs) -> list[Fault]:
+    """The launches of one result from the last to the first, then in an order drawn for the case."""
+    count = runner.launches(case)
+    orders = [range(count - 1, -1, -1), Source(derived(case.seed, "order")).order(count).tolist()]
+    for order in orders if count > 1 else ():
+        again = runner.play(case, inputs, expected, order=order)
+        told = f"with its launches in the order {_listed([int(n) for n in order])}"
+        faults = [
+            replace(f, kind=FaultKind.ORDER, message=f"{told}: {f.message}")
+            if f.kind in (FaultKind.VALUE, FaultKind.CLASS)
+            else f
+            for f in again.faults
+        ] or _same_bytes(runner, expected, first, again, FaultKind.ORDER, told)
+        if faults:
+            return faults
+    return []
+
+
+def _carried_on(runner: Runner, case: Case, inputs: Inputs, expected: Expectation, first: Outputs) -> list[Fault]:
+    """New values on the state that the first call left, twice: what one launch leaves is what the next one finds."""
+    left = first
+    for step in range(2):
+        other = replace(case, seed=derived(case.seed, "carried on", step))
+        fresh = runner.build(other)
+        states = [n for n, (role, _) in runner.contract.values.items() if role is Role.STATE and n in left]
+        fresh |= {n: left[n] for n in states}
+        wanted = runner.expect(other, fresh)
+        then = runner.play(other, fresh, wanted)
+        if then.faults or then.outputs is None:
+            told = f"on the state that call {step + 1} left"
+            return attributed(runner, other, fresh, wanted, then.faults, told)
+        left = then.outputs
+    return []
+
+
 _PLANS: dict[str, Plan] = {
     "repeat": _repeat,
     "same-buffer": _same_buffer,
@@ -234,5 +271,7 @@ _PLANS: dict[str, Plan] = {
     "recheck": _recheck,
     "a-b-a": _interleaved,
     "batch-mates": _batch_mates,
+    "any-order": _any_order,
+    "carried-on": _carried_on,
     "fresh": _fresh,
 }

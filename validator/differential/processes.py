@@ -17,6 +17,10 @@ from validator.run.sandbox import Limits, Worker
 __all__ = ["Trees", "runner_for"]
 
 
+_FAR_APART = 16 << 30
+"""Bytes of address space for arguments with distant rows: next to nothing of it is ever touched."""
+
+
 @dataclass(frozen=True, slots=True)
 class Trees:
     """Where callables are imported from."""
@@ -68,4 +72,6 @@ def _worker(chosen: Candidate, contract: KernelContract, trees: Trees, limits: L
     trusted = () if chosen.compiled else (contract.reference, contract.baseline)
     forbidden = tuple(t for t in trusted if t is not None and t != chosen.target)
     allowed = replace(limits, wall=limits.wall * chosen.patience, start=limits.start * 2)
+    if any("distant" in values.layouts for _, values in contract.values.values()):
+        allowed = replace(allowed, memory=limits.memory + _FAR_APART)
     return Worker(chosen.target, tree, allowed, forbidden, adapter=chosen.adapter, options=chosen.options)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import secrets
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import chain
@@ -30,6 +31,7 @@ from validator.differential.judge import Expected, Spread, accepts, judge
 from validator.differential.numbers import Array, Source, derived, eps_of, in_chunks, is_float
 from validator.differential.shapes import shape_of
 from validator.manifest.contract import KernelContract
+from validator.manifest.dims import parse_expression
 from validator.run.channel import ALIGNED, Buffer, Result
 from validator.run.channel import Array as Descriptor
 from validator.run.sandbox import Outcome, Reply, Worker
@@ -96,6 +98,11 @@ class Runner:
         told = {n: str(v.stride).rpartition(".") for n, (_, v) in self.contract.values.items() if v.stride is not None}
         return {name: (array, int(axis)) for name, (array, _, axis) in told.items()}
 
+    def _layouts(self, case: Case) -> dict[str, str]:
+        """How arguments lie; rows are made distant here only for a callable on this machine's own memory."""
+        here = self.chosen.adapter.name in ("numpy", "torch")
+        return {name: layout for name, layout in case.layouts if here or layout != "distant"}
+
     def _room(self, case: Case, contract: KernelContract, widest: int = 0) -> int:
         """Bytes for what is returned. `widest`: of an element, where it may be wider than the contract says."""
         total = 0
@@ -104,6 +111,20 @@ class Runner:
             length = math.prod(fill.shape) * max(fill.dtype.itemsize, widest)
             total += -(-length // ALIGNED) * ALIGNED
         return total
+
+    def _numbered(
+        self, contract: KernelContract, case: Case, order: Sequence[int] = ()
+    ) -> tuple[int, Sequence[int]] | None:
+        """(position of the argument that says which launch it is, its values in turn); None: there is one launch."""
+        if contract.launches is None:
+            return None
+        names = [name for name in contract.values if name not in contract.returns]
+        return names.index(contract.launches.argument), order or range(self.launches(case))
+
+    def launches(self, case: Case) -> int:
+        """Launches that make one result."""
+        several = self.contract.launches
+        return 1 if several is None else parse_expression(str(several.count)).value(dict(case.dims))
 
     def aliases(self, case: Case) -> dict[str, str]:
         """Argument → argument whose memory it shares in this case."""
@@ -167,8 +188,9 @@ class Runner:
         over: int | None = None,
         which: int = 0,
         keep: bool = False,
+        order: Sequence[int] = (),
     ) -> Played:
-        """Call the candidate once and judge all of it.
+        """Call the candidate once (or launch after launch, in this order) and judge all of it.
 
         `slot`: first of the buffers; `over`: of those whose contents these may replace, at other addresses; `which`:
         first or second poison and guard pattern.
@@ -177,7 +199,7 @@ class Runner:
         placed = place(
             self.candidate,
             prepared,
-            dict(case.layouts),
+            self._layouts(case),
             self.aliases(case),
             first_slot=slot,
             over=over,
@@ -186,9 +208,12 @@ class Runner:
             room=self._room(case, self.contract),
         )
         nonce = secrets.randbits(63)
-        self.calls += 1
         launch = launch_of(self.contract, dict(case.dims)) if self.chosen.compiled else ()
-        reply = self.candidate.call(placed.call(keep=keep, more=launch), nonce)
+        more = (*(value for _, value in case.configuration), *launch)
+        *before, last = placed.calls(self._numbered(self.contract, case, order), keep=keep, more=more)
+        self.calls += 1 + len(before)
+        ended = [reply for reply in self.candidate.call_many(before) if reply.result is None]
+        reply = ended[0] if ended else self.candidate.call(last, nonce)
         if reply.outcome is Outcome.ABSENT:
             raise NotRunHere(reply.detail.partition(": ")[2][:1000])
         if reply.outcome is Outcome.HANG and self.chosen.device is Device.PTX:
@@ -332,6 +357,7 @@ class Runner:
     ) -> Iterator[tuple[Placed, Outputs, Reply]]:
         """For each: where it lies, what the outputs held before, what came back; small ones in one exchange."""
         aliases, room = self.aliases(case), self._room(case, self.stock, widest=8)
+        numbered = self._numbered(self.stock, case)
         waiting: list[tuple[Placed, Outputs]] = []
         for inputs in several:
             passed, poison = self._prepared(self.stock, inputs, which)
@@ -339,16 +365,20 @@ class Runner:
             placed = place(worker, passed, {}, aliases, first_slot=slot, room=room)
             waiting.append((placed, poison))
             if sum(placed.size for placed, _ in waiting) > _AT_ONCE:
-                yield from self._exchanged(worker, waiting)
+                yield from self._exchanged(worker, waiting, numbered)
                 waiting = []
-        yield from self._exchanged(worker, waiting)
+        yield from self._exchanged(worker, waiting, numbered)
 
     def _exchanged(
-        self, worker: Worker, waiting: list[tuple[Placed, Outputs]]
+        self, worker: Worker, waiting: list[tuple[Placed, Outputs]], numbered: tuple[int, Sequence[int]] | None
     ) -> Iterator[tuple[Placed, Outputs, Reply]]:
         if waiting:
-            replies = worker.call_many([placed.call() for placed, _ in waiting])
-            for (placed, poison), reply in zip(waiting, replies, strict=True):
+            calls = [placed.calls(numbered) for placed, _ in waiting]
+            replies = worker.call_many([call for some in calls for call in some])
+            ends = itertools.accumulate(map(len, calls))
+            for (placed, poison), some, end in zip(waiting, calls, ends, strict=True):
+                of_this = replies[end - len(some) : end]
+                reply = next((r for r in of_this if r.result is None), of_this[-1])
                 yield placed, poison, reply
                 placed.empty()
 
@@ -373,7 +403,9 @@ class Runner:
         moved = dict(inputs)
         for name in float_arguments(inputs):
             array = inputs[name]
-            eps = max(promised[self.contract.compute_dtype], eps_of(array.dtype) / 2)
+            # Values of one byte are scaled up before anybody computes with them: nothing is rounded to them.
+            own = eps_of(array.dtype) / 2 if array.itemsize > 1 else 0.0
+            eps = max(promised[self.contract.compute_dtype], own)
             source = Source(derived(case.seed, "probe", index, name))
             dtype = np.dtype(np.float64) if self.wide else array.dtype
             moved[name] = Written(array.shape, dtype, partial(_write_moved, array, eps, source))
@@ -388,7 +420,8 @@ def _write_moved(array: Array, eps: float, source: Source, target: Array) -> Non
     """Every element times 1 and a little, in the target's type."""
     for there, here in in_chunks(target, array):
         # Not plus or minus one unit: equal moves of two inputs would cancel in their difference far too often.
-        there[...] = (here.astype(np.float64) * (1.0 + eps * source.bell(here.shape))).astype(array.dtype)
+        moved = here.astype(np.float64) * (1.0 + eps * source.bell(here.shape))
+        there[...] = moved.astype(array.dtype) if array.itemsize > 1 else moved
 
 
 def _widened(inputs: Inputs) -> Inputs:

@@ -20,6 +20,8 @@ _ODD = (3, 5, 7, 12, 96)
 _ENUMERATED = 1 << 16
 _SEARCH = 20_000
 """Assignments tried before a combination of sizes counts as impossible."""
+_RAGGED = 1 << 17
+"""Elements of the largest argument where a larger one would tell no more."""
 _ELEMENTS = 1 << 20
 """Elements of the largest argument in a generated case; production shapes may be larger."""
 
@@ -41,6 +43,7 @@ class Space:
     def __init__(self, contract: KernelContract) -> None:
         self._constraints = contract.constraints
         self._tiles = contract.tiles
+        self._production = [{name: shape[name] for name in sorted(shape)} for shape in contract.production]
         self._shapes = [v.shape for _, v in contract.values.values() if v.shape is not None]
         memberships = [c for c in self._constraints if isinstance(c, Membership)]
         self.names = tuple(dict.fromkeys(c.name for c in memberships))
@@ -95,6 +98,17 @@ class Space:
         small = {name: [v for v in _few(values) if v > 0] or [0] for name, values in self.values.items()}
         return self.complete({}, small) or self.complete({}) or {}
 
+    def beyond_a_tile(self) -> Dims:
+        """Sizes that fill more than one tile of each dimension and not all of the last, as far as there are such."""
+        wanted = {name: self._ragged(name) for name in self.names}
+        return self._search({}, wanted, _RAGGED) or self.complete({}) or {}
+
+    def _ragged(self, name: str) -> list[int]:
+        """The best first: 3 more than the tile, then between one and two tiles, then whatever is near."""
+        tile = max(self._tiles.get(name, (32,)))
+        near = [v for v in self._typical[name] if v > tile // 2]
+        return [tile + 3, tile + 1, *sorted(near, key=lambda v: (abs(v - tile * 3 // 2), v))[:8]]
+
     def edges(self) -> Iterator[Edge]:
         """Each dimension at its interesting sizes, the others typical."""
         seen = set()
@@ -110,8 +124,15 @@ class Space:
         """Any sizes within the contract; small ones when shrunk."""
         if not self.names:
             return st.just({})
-        drawn = st.fixed_dictionaries({n: st.sampled_from(self._typical[n]) for n in self.names})
-        return drawn.map(lambda d: self._repaired(d))
+        drawn = st.fixed_dictionaries({n: self._of(n) for n in self.names}).map(lambda d: self._repaired(d))
+        small = [dict(shape) for shape in self._production if self.elements(shape) <= _RAGGED]
+        return st.one_of(drawn, drawn, drawn, st.sampled_from(small)) if small else drawn
+
+    def _of(self, name: str) -> st.SearchStrategy[int]:
+        """Sizes of one dimension: any, or one at an edge, half and half."""
+        edges = [v for v in dict.fromkeys(v for v, _, _ in self._interesting(name)) if v in self.values[name]]
+        anything = st.sampled_from(self._typical[name])
+        return st.one_of(anything, st.sampled_from(sorted(edges))) if edges else anything
 
     def _repaired(self, wanted: Dims) -> Dims:
         """The sizes asked for where the constraints allow, near ones where they do not."""

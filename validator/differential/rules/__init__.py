@@ -9,6 +9,7 @@ from validator.differential.rules import (
     batch_mates,
     blind_tolerance,
     decoy_kernel,
+    depends_on_order,
     hidden_state,
     memory_disturbed,
     no_result,
@@ -48,6 +49,7 @@ BY_FAULT: dict[FaultKind, Rule] = {
     FaultKind.EARLIER: hidden_state.RULE,
     FaultKind.BATCH: batch_mates.RULE,
     FaultKind.DECOY: decoy_kernel.RULE,
+    FaultKind.ORDER: depends_on_order.RULE,
     FaultKind.WORKER: no_result.RULE,
 }
 """Which rule a fault breaks."""
