@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from validator.manifest.contract import KernelContract
+    from validator.manifest.contract import KernelContract, Step
     from validator.ordering.ptx import PtxProgram
 
 __all__ = ["run"]
@@ -26,6 +26,13 @@ Sizes = tuple[int, int, int]
 @click.option("--cubin", metavar="FILE", help="Machine code: loads that it moved above the wait are executed there.")
 @click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True, help="Of every draw.")
 @click.option("--schedules", type=click.IntRange(1, 10_000), default=20, show_default=True, help="Drawn runs.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 100_000),
+    default=100,
+    show_default=True,
+    help="Million thread-instructions a run.",
+)
 @click.option("--trace", is_flag=True, help="Also print what one thread of the failing run executed.")
 @click.option("--format", "format_", type=click.Choice(("text", "json")), default="text", show_default=True)
 def run(
@@ -36,6 +43,7 @@ def run(
     cubin: str | None,
     seed: int,
     schedules: int,
+    limit: int,
     trace: bool,
     format_: str,
 ) -> int:
@@ -44,11 +52,14 @@ def run(
     Exit codes: 0 pass, 1 fail or unproven, 2 could not run, 130 interrupted.
     """
     import json
+    from dataclasses import replace
 
     from validator.cli.output import emit
     from validator.emulate.hoisted import hoisted_loads
-    from validator.emulate.launch import Prepared, prepare
+    from validator.emulate.launch import Prepared, prepare, with_other_numbers
+    from validator.emulate.machine import Limits
     from validator.emulate.run import compile_kernel, find_kernel, play
+    from validator.emulate.stepwise import settled_by_steps
     from validator.emulate.text import run_document, run_text, status_of
     from validator.emulate.trace import trace_text
     from validator.ordering.ptx import read_ptx
@@ -56,15 +67,22 @@ def run(
     sizes = _sizes(launch)
     data = Path(path).read_bytes()
     program = find_kernel(read_ptx(data, Path(path).name), name)
-    declared = _contract(contract, program)
+    contracts, steps, declared = _contract(contract, program)
     prepared = prepare(program, declared, grid=sizes.get("grid"), block=sizes.get("block"))
     if not isinstance(prepared, Prepared):
         raise click.ClickException(f"{program.name}: {prepared}")
+    settled = settled_by_steps(data, Path(path).name, program, contracts, steps)
+    prepared, *others = (
+        replace(p, settled=settled)
+        for p in (prepared, *with_other_numbers(program, declared, None, sizes.get("grid"), sizes.get("block")))
+    )
     hoisted = None
     if cubin is not None:
         hoisted = hoisted_loads(data, Path(path).name, program, Path(cubin), (declared,))
     code = compile_kernel(program, data, hoisted or frozenset())
-    report = play(code, prepared, seed, schedules, moves_noncoherent=hoisted is None)
+    report = play(
+        code, prepared, seed, schedules, Limits(limit * 1_000_000), moves_noncoherent=hoisted is None, others=others
+    )
     if format_ == "json":
         trace = False
         emit(json.dumps(run_document(report, code, prepared, seed), indent=2) + "\n")
@@ -87,8 +105,8 @@ def _sizes(text: str) -> dict[str, Sizes]:
     return found
 
 
-def _contract(path: str, program: PtxProgram) -> KernelContract:
-    """The table of the file that means this kernel."""
+def _contract(path: str, program: PtxProgram) -> tuple[tuple[KernelContract, ...], tuple[Step, ...], KernelContract]:
+    """All tables of the file, its steps, and the table that means this kernel."""
     from validator.manifest.contract import match_contract
     from validator.manifest.load import load_contract
 
@@ -96,8 +114,8 @@ def _contract(path: str, program: PtxProgram) -> KernelContract:
         raw = Path(path).read_bytes()
     except OSError as error:
         raise click.UsageError(f"--contract {path}: {error.strerror or error}") from None
-    contracts, _ = load_contract(raw, path)
+    contracts, steps = load_contract(raw, path)
     found = match_contract(contracts, program.name)
     if found is None:
         raise click.UsageError(f"--contract {path}: no table of it matches {program.name!r}")
-    return found
+    return contracts, steps, found

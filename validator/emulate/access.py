@@ -116,8 +116,10 @@ def _in_space(m: Machine, space: Space, threads: Array, inside: Array, positions
         cta = threads // m.per_cta
         rank = inside >> RANK_SHIFT
         if rank.any():
+            inside = np.where(rank > m.cluster_size, -1, inside)
             cta = np.where(rank > 0, m.rank_to_cta(cta, rank - 1), cta)
-        return Piece(region, threads, _part(inside & ((1 << RANK_SHIFT) - 1), cta, region), positions)
+        inside = np.where(inside < 0, -1, inside & ((1 << RANK_SHIFT) - 1))
+        return Piece(region, threads, _part(inside, cta, region), positions)
     if space is Space.LOCAL:
         return Piece(m.local, threads, _part(inside, threads, m.local), positions)
     return Piece(m.param if space is Space.PARAM else m.const, threads, inside, positions)
@@ -125,7 +127,7 @@ def _in_space(m: Machine, space: Space, threads: Array, inside: Array, positions
 
 def _part(inside: Array, owner: Array, region: Region) -> Array:
     """Offsets of addresses in each owner's part; an address outside the part stays outside the region."""
-    wrong = (inside < 0) | (inside >= region.stride) if region.stride else np.ones(len(inside), bool)
+    wrong = (inside < 0) | (inside >= region.stride)
     return np.where(wrong, -1, owner * region.stride + inside)
 
 
@@ -418,6 +420,8 @@ def _write(m: Machine, piece: Piece, touch: Touch, values: list[Array]) -> None:
     scatter(region.views, piece.offsets, touch.width, values)
     if region.tracked:
         _check_collision(m, piece, touch, values)
+    if region.role is Role.FLAG:
+        m.published.check_release(m, piece, touch)
     if touch.strong:
         m.published.publish(m, piece, touch, None)
 

@@ -202,10 +202,11 @@ class Kernel:
 
     def _events(self, about: _Argument) -> int:
         late = self.pdl and about.produced and about.role not in (Role.FLAG, Role.MAILBOX)
-        return (1 if late else 0) | self._flags().get(about.guarded_by or "", 0)
+        guard = None if about.role is Role.OUTPUT else about.guarded_by
+        return (1 if late else 0) | self._flags().get(guard or "", 0)
 
     def _flags(self) -> dict[str, int]:
-        guards = {about.guarded_by for about in self._about}
+        guards = {about.guarded_by for about in self._about if about.role is not Role.OUTPUT}
         names = [
             s.name for s, a in zip(self._said, self._about, strict=True) if a.role is Role.FLAG and s.name in guards
         ]

@@ -24,6 +24,7 @@ _WORDS = {
     HazardKind.UNDECLARED: "touches {what} before the wait; the contract gives it no role",
     HazardKind.LEAVES_WITHOUT_WAIT: "triggers dependants and leaves without a wait",
     HazardKind.NOT_ACQUIRED: "reads {what} without having acquired the flag that publishes it",
+    HazardKind.NOT_RELEASED: "sets {what} although nothing makes what it publishes visible first",
     HazardKind.NONCOHERENT: "reads {what} with a non-coherent load although this kernel writes it",
     HazardKind.COPY_NOT_WAITED: "reads {what} while an asynchronous copy to it is under way",
     HazardKind.COPY_SOURCE_CHANGED: "writes {what} while an asynchronous copy may still read it",
@@ -83,7 +84,7 @@ def explain(report: Report, decoded: Decoded) -> list[Step]:
 
 def _steps(report: Report, outcome: Outcome, decoded: Decoded) -> Iterator[Step]:
     yield from _liberties(outcome.plan)
-    hazards = sorted((h for h in outcome.hazards if not h.unsettled), key=lambda h: h.place.index)
+    hazards = sorted((h for h in outcome.hazards if not h.unsettled or h.assumed), key=lambda h: h.place.index)
     for hazard in hazards[:3]:
         yield _at("access", hazard.place, headline(hazard, decoded), decoded)
         if hazard.other is not None:

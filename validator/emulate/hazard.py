@@ -22,6 +22,8 @@ class HazardKind(StrEnum):
     """A thread that triggers dependants and leaves without a wait that orders it."""
     NOT_ACQUIRED = "read-without-acquire"
     """What a flag publishes, read by a thread that did not acquire it."""
+    NOT_RELEASED = "publish-without-release"
+    """A flag set with nothing that makes what it publishes visible first."""
     NONCOHERENT = "noncoherent-read-of-written-memory"
     COPY_NOT_WAITED = "async-copy-not-waited"
     COPY_SOURCE_CHANGED = "async-copy-source-changed"
@@ -38,8 +40,8 @@ class HazardKind(StrEnum):
     TRAP = "trap"
 
 
-UNSETTLED = frozenset((HazardKind.UNDECLARED, HazardKind.UNINITIALISED))
-"""Seen, but no proof of a fault: who wrote the bytes, or whether they matter, is not known."""
+UNSETTLED = frozenset((HazardKind.UNDECLARED, HazardKind.UNINITIALISED, HazardKind.ENDLESS))
+"""Seen, but no proof of a fault: who wrote the bytes, whether they matter, or what comes later is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +69,12 @@ class Hazard:
     detail: str = ""
     count: int = 1
     """Occurrences: threads times executions."""
+    assumed: str = ""
+    """What the contract leaves open and was assumed for the run, where another choice might show no fault."""
 
     @property
     def unsettled(self) -> bool:
-        return self.kind in UNSETTLED
+        return self.kind in UNSETTLED or bool(self.assumed)
 
 
 @dataclass(slots=True)

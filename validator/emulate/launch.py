@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from validator.emulate.adversary import Plan
+from validator.emulate.hazard import Hazard, HazardKind
 from validator.emulate.layout import FIRST_BUFFER, WINDOW_MIDDLE
 from validator.emulate.machine import Memory, Shape
 from validator.emulate.memory import POISON, WINDOW_BITS, Region
@@ -33,6 +34,12 @@ _ELEMENTS = {
     "UINT16": 2, "UINT8": 1,
 }  # fmt: skip
 """Bytes of an element, by the driver's name of its type."""
+_OF_EXTENT = (HazardKind.OUT_OF_BOUNDS,)
+_OF_VALUES = (
+    HazardKind.OUT_OF_BOUNDS, HazardKind.MISALIGNED, HazardKind.RACE, HazardKind.DEADLOCK, HazardKind.LIVELOCK,
+    HazardKind.BARRIER_DIVERGENCE, HazardKind.TRAP,
+)  # fmt: skip
+"""Hazards that numbers which nobody would pass can make."""
 _HIDDEN = 2
 """Parameters that Triton appends and a contract does not list."""
 
@@ -46,6 +53,10 @@ class Prepared:
     contract: KernelContract
     inplace: frozenset[str] = frozenset()
     """Outputs whose contents matter before the launch."""
+    guessed: bool = False
+    """Made with numbers that only serve to reach other branches."""
+    settled: frozenset[str] = frozenset()
+    """Buffers that may be touched early after all: the step says that nothing writes them then."""
     arrays: Mapping[str, np.ndarray] = field(default_factory=dict)
     """True contents that the caller brings, as bytes."""
 
@@ -67,14 +78,29 @@ class Prepared:
 
     def _flags(self) -> dict[str, int]:
         """Flags that other launches set → event bit."""
-        guards = {b.guarded_by for b in self.launchable.buffers}
+        guards = {b.guarded_by for b in self.launchable.buffers if b.role is not Role.OUTPUT}
         names = [b.name for b in self.launchable.buffers if b.role is Role.FLAG and b.name in guards]
         return {name: 1 << (number + 1) for number, name in enumerate(names[:62])}
 
     def _events(self, buffer: Buffer) -> int:
         """Events any of which makes the true contents visible."""
-        events = 1 if self.shape.pdl and buffer.produced and not buffer.published else 0
-        return events | self._flags().get(buffer.guarded_by or "", 0)
+        late = self.shape.pdl and buffer.produced and not buffer.published and buffer.name not in self.settled
+        events = 1 if late else 0
+        return events | (0 if buffer.role is Role.OUTPUT else self._flags().get(buffer.guarded_by or "", 0))
+
+    def assumed(self, hazard: Hazard) -> str:
+        """What of the launch was made up and bears on a hazard."""
+        buffers = {b.name: b for b in self.launchable.buffers}
+        if hazard.kind in _OF_EXTENT and hazard.memory in buffers and not buffers[hazard.memory].extent:
+            return f"the contract gives no shape for {hazard.memory!r}"
+        if hazard.kind in _OF_VALUES or (self.guessed and hazard.kind is HazardKind.NOT_ACQUIRED):
+            open_ = [a.name for a in self.contract.args if a.role is Role.SCALAR and a.value is None]
+            open_ += [f.name for a in self.contract.args for f in a.fields if f.role is Role.SCALAR and f.value is None]
+            if open_:
+                return f"the contract gives no value for {', '.join(open_)}"
+        if hazard.kind is HazardKind.LIVELOCK and any(b.published for b in self.launchable.buffers):
+            return "the contract does not say what other launches set its flags to"
+        return ""
 
     def memory(self, plan: Plan) -> Memory:
         """Fresh contents for one run."""
@@ -107,7 +133,8 @@ class Prepared:
         block = pack(self.launchable, addresses, lambda address, geometry: bytes(MAP_BYTES)).block
         named = {r.name: r for r in regions}
         maps = {offset: tensor_map(named[name], said) for offset, name, said in self.launchable.maps}
-        return Memory(regions, block, late_flags, published, flags, maps)
+        numbers = sorted({n for n in np.frombuffer(block[: len(block) & ~3], "<u4").tolist() if 0 < n < 1 << 20})
+        return Memory(regions, block, late_flags, published, flags, maps, tuple(numbers) if late_flags else ())
 
     def _region(self, buffer: Buffer, addresses: Mapping[str, int]) -> Region:
         role = buffer.role
@@ -169,17 +196,27 @@ def prepare(
     """Plan a launch; `grid` and `block` override what the contract says."""
     parameters = tuple(program.parameters)
     contract = described(contract, parameters)
-    plan = plan_launch(contract, parameters, recipe or Recipe(), program.block_size)
+    directives = program.header.directives
+    fitting = program.block_size or three(directives.get("maxntid"))
+    plan = plan_launch(contract, parameters, recipe or Recipe(), fitting)
     if isinstance(plan, NotLaunchable):
         return plan
     how = plan.launch
-    cluster = how.cluster or (1, 1, 1)
+    cluster = how.cluster or three(directives.get("reqnctapercluster")) or (1, 1, 1)
     shape = Shape(grid or how.grid, program.block_size or block or how.block, cluster, how.shared, how.pdl)
     wrong = check_shape(shape, program)
     if wrong:
         return NotLaunchable(wrong)
     inplace = frozenset(name for name, (_, values) in contract.values.items() if values.inplace)
     return Prepared(shape, plan, contract, inplace)
+
+
+def three(sizes: tuple[int, ...] | None) -> tuple[int, int, int] | None:
+    """Sizes of a performance directive along x, y and z."""
+    if not sizes:
+        return None
+    x, y, z = (*sizes, 1, 1)[:3]
+    return x, y, z
 
 
 def check_shape(shape: Shape, program: PtxProgram) -> str:
@@ -204,3 +241,23 @@ def check_shape(shape: Shape, program: PtxProgram) -> str:
 
 def with_arrays(prepared: Prepared, arrays: Mapping[str, np.ndarray]) -> Prepared:
     return replace(prepared, arrays=dict(arrays))
+
+
+OTHER_NUMBERS = (1, 0)
+"""Tried besides the recipe's own where the contract gives an integer no value."""
+
+
+def with_other_numbers(
+    program: PtxProgram,
+    contract: KernelContract,
+    recipe: Recipe | None = None,
+    grid: tuple[int, int, int] | None = None,
+    block: tuple[int, int, int] | None = None,
+) -> tuple[Prepared, ...]:
+    """The same launch with other integers where the contract gives none; empty where it gives all."""
+    parts = [p for a in contract.args for p in (a.fields or (a,))]
+    if not any(p.role is Role.SCALAR and p.value is None for p in parts):
+        return ()
+    recipe = recipe or Recipe()
+    made = (prepare(program, contract, replace(recipe, integer=n), grid, block) for n in OTHER_NUMBERS)
+    return tuple(replace(p, guessed=True) for p in made if isinstance(p, Prepared))

@@ -75,9 +75,9 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    instructions: int = 2_000_000_000
+    instructions: int = 400_000_000
     """Thread-instructions of one run."""
-    segments: int = 3_000_000
+    segments: int = 400_000
     """Segments executed by groups of threads, however small."""
 
 
@@ -95,6 +95,8 @@ class Memory:
     """Flag → the event that seeing it set is."""
     tensor_maps: dict[int, TensorMap] = field(default_factory=dict)
     """Byte of the parameter block → what the descriptor there maps."""
+    numbers: tuple[int, ...] = ()
+    """Small numbers among the parameters: a flag whose value the contract does not give may be compared with them."""
 
 
 class _Groups:
@@ -143,6 +145,7 @@ class Machine:
         self.limits = limits or Limits()
         self.per_cta, self.ctas = shape.per_cta, shape.ctas
         self.total = total = self.per_cta * self.ctas
+        self.cluster_size = shape.cluster[0] * shape.cluster[1] * shape.cluster[2]
         self.adversary = Adversary(plan)
         self.order = HappensBefore(self.ctas, self.per_cta, code.fine)
         self.published = Published()
@@ -158,6 +161,7 @@ class Machine:
         self.flag_bits = memory.flag_bits
         self.published_bytes = memory.published
         self.unpublished = list(memory.flags)
+        self.numbers = list(memory.numbers)
         self.memory = memory
         self.globals: dict[int, Region] = {r.base >> WINDOW_BITS: r for r in memory.buffers}
         self._module_variables()
@@ -404,8 +408,18 @@ class Machine:
             self.push(key, _merged(groups))
 
     def environment(self) -> bool:
-        """Something outside moves on: a flag is set. False when nothing is left to happen."""
-        return self.publish_flag()
+        """Something outside moves on: a flag is set, or set to another number. False when nothing is left to happen."""
+        return self.publish_flag() or self._renumber_flags()
+
+    def _renumber_flags(self) -> bool:
+        """Flags of which the contract gives no value: every number among the parameters is tried in turn."""
+        if not self.numbers:
+            return False
+        number = self.numbers.pop(0)
+        for region in self.memory.flags:
+            region.data.view(np.uint32)[:] = number
+        self.version += 1
+        return True
 
     def publish_flag(self) -> bool:
         if not self.unpublished:

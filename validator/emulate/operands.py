@@ -137,14 +137,16 @@ def address_of(context: Context, source: Source) -> Read:
     base = source.base
     wide = isinstance(base, Register) and base.bits == 64
     read = reader(context, base, 64 if wide or not isinstance(base, Register) else 32)
-    offset = np.uint64(source.offset & 0xFFFFFFFFFFFFFFFF)
+    narrow = isinstance(base, Register) and not wide
+    # A 32-bit address wraps around at 32 bits: compilers subtract first and add the offset last.
+    offset = np.uint32(source.offset & 0xFFFFFFFF) if narrow else np.uint64(source.offset & 0xFFFFFFFFFFFFFFFF)
 
     def address(m: Machine, lanes: Lanes) -> Array:
         value = read(m, lanes)
-        if value.dtype != np.uint64:
-            value = value.astype(np.uint64)
         if offset:
             value = value + offset
+        if value.dtype != np.uint64:
+            value = value.astype(np.uint64)
         return np.broadcast_to(value, (lanes.count,)) if len(value) != lanes.count else value
 
     return address

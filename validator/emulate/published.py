@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from validator.emulate.hazard import HazardKind
 from validator.emulate.lanes import Array
 from validator.emulate.memory import gather, views_of
+from validator.emulate.shadow import clocks_of, threads_of
 from validator.manifest.contract import Role
 
 if TYPE_CHECKING:
@@ -22,6 +24,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Published"]
 
+MOST_CHECKED = 64
+"""Threads of one instruction whose publishing is checked."""
+PAIR_SHIFT = 19
+"""Bits of a record below thread and clock."""
 _WIDE = ("gpu", "sys", "cluster")
 """Scopes that reach other CTAs; a cluster's is taken for the whole GPU's: coarser, it invents no race."""
 
@@ -73,6 +79,28 @@ class Published:
         np.maximum(word.fenced, fenced, out=word.fenced)
         word.seen |= seen
         word.wide, word.cta = word.wide or wide, cta
+
+    def check_release(self, m: Machine, piece: Piece, touch: Touch) -> None:
+        """A flag is set: what the thread knows of the buffers it guards must be covered by this release or a fence."""
+        if touch.releases:
+            return
+        for region in m.memory.buffers:
+            if region.guards != piece.region.name or region.shadow is None or not region.stores:
+                continue
+            records = region.shadow.writer
+            pairs = np.unique(records[records != 0] >> PAIR_SHIFT << PAIR_SHIFT)
+            writers, clocks = threads_of(pairs), clocks_of(pairs)
+            for at, thread in enumerate(piece.threads[:MOST_CHECKED].tolist()):
+                me = np.full(len(pairs), thread)
+                open_ = m.order.ordered(writers, clocks, me)
+                if m.order.fine:
+                    open_ &= clocks > m.order.released[thread, writers // m.order.group]
+                if open_.any():
+                    m.report(
+                        HazardKind.NOT_RELEASED, touch.index, piece.threads[at : at + 1], piece.region.name,
+                        int(piece.offsets[at]), f"no fence follows the writes to {region.name!r}",
+                    )  # fmt: skip
+                    return
 
     # --- observing --------------------------------------------------------------------------------------------------
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from validator.emulate.adversary import FRIENDLY, Plan, draw_plan, smaller
 from validator.emulate.errors import EmulateError
-from validator.emulate.hazard import Hazard
+from validator.emulate.hazard import Hazard, HazardKind
 from validator.emulate.lanes import Array
 from validator.emulate.launch import Prepared
 from validator.emulate.layout import lay_out
@@ -76,7 +77,11 @@ class Report:
     @property
     def unsettled(self) -> list[str]:
         """Why nothing is proven even though no fault was seen."""
-        reasons = [f"{h.kind.value} of {h.memory}" for h in self.hazards if h.unsettled]
+        reasons = [
+            f"{h.kind.value}{f' of {h.memory}' if h.memory else ''}{f': {h.assumed}' if h.assumed else ''}"
+            for h in self.hazards
+            if h.unsettled
+        ]
         if self.friendly.unexecutable:
             reasons.append(self.friendly.unexecutable)
         return reasons
@@ -97,10 +102,13 @@ def execute(code: Code, prepared: Prepared, plan: Plan, limits: Limits | None = 
         machine.run()
     except Unexecutable as reason:
         stopped = str(reason.args[0])
+    hazards = list(machine.hazards)
+    for hazard in hazards:
+        hazard.assumed = prepared.assumed(hazard)
     results = {r.name: r.data[: r.size] for r in memory.buffers if r.name in prepared.written}
     return Outcome(
         plan,
-        list(machine.hazards),
+        hazards,
         results,
         machine.story.stale,
         machine.executed,
@@ -117,30 +125,53 @@ def play(
     schedules: int = 8,
     limits: Limits | None = None,
     moves_noncoherent: bool = True,
+    others: Sequence[Prepared] = (),
 ) -> Report:
-    """The friendly run, then `schedules` drawn ones; the first failure is minimised."""
+    """The friendly run, then `schedules` drawn ones; the first failure is minimised.
+
+    `others`: the same launch with other numbers where the contract leaves them open, to reach other branches.
+    """
     friendly = execute(code, prepared, FRIENDLY, limits)
-    found: dict[tuple[str, int, str], Hazard] = {(h.kind, h.place.index, h.memory): h for h in friendly.hazards}
-    failing, differences = None, list[Difference]()
-    if not friendly.unexecutable:
+    found: dict[tuple[str, int, str], Hazard] = {}
+    _merge(found, friendly)
+    failing: Outcome | None = None
+    differences: list[Difference] = []
+    if not friendly.unexecutable and not _endless(friendly):
         for number in range(schedules):
             outcome = execute(code, prepared, draw_plan(seed, number, moves_noncoherent), limits)
-            for hazard in outcome.hazards:
-                found.setdefault((hazard.kind, hazard.place.index, hazard.memory), hazard)
+            _merge(found, outcome)
             if failing is None and _fails(outcome):
                 failing = minimise(code, prepared, outcome, limits)
                 differences = compare(friendly, failing)
+            if _endless(outcome):
+                break
+        for other in others:
+            outcome = execute(code, other, draw_plan(seed, 0, moves_noncoherent), limits)
+            _merge(found, outcome)
+            if failing is None and _fails(outcome):
+                failing = outcome
+                differences = compare(execute(code, other, FRIENDLY, limits), failing)
     failing = failing or (friendly if _fails(friendly) else None)
     return Report(code.name, friendly, failing, differences, list(found.values()), schedules, code.unsupported)
 
 
+def _merge(found: dict[tuple[str, int, str], Hazard], outcome: Outcome) -> None:
+    for hazard in outcome.hazards:
+        found.setdefault((hazard.kind, hazard.place.index, hazard.memory), hazard)
+
+
+def _endless(outcome: Outcome) -> bool:
+    return any(h.kind is HazardKind.ENDLESS for h in outcome.hazards)
+
+
 def _fails(outcome: Outcome) -> bool:
-    return any(not h.unsettled for h in outcome.hazards)
+    """Whether there is something to tell: a fault, or what would be one if the numbers assumed are right."""
+    return any(not h.unsettled or h.assumed for h in outcome.hazards)
 
 
 def minimise(code: Code, prepared: Prepared, outcome: Outcome, limits: Limits | None) -> Outcome:
     """The simplest plan found that still shows one of the same kinds of hazard."""
-    kinds = {h.kind for h in outcome.hazards if not h.unsettled}
+    kinds = {h.kind for h in outcome.hazards if not h.unsettled or h.assumed}
     best, tried = outcome, 0
     while tried < 16:
         for plan in smaller(best.plan):

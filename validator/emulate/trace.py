@@ -63,7 +63,7 @@ def watch(program: PtxProgram, data: bytes, prepared: Prepared, report: Report, 
     from validator.emulate.run import execute
 
     outcome = report.failing or report.friendly
-    hazards = sorted((h for h in outcome.hazards if not h.unsettled), key=lambda h: h.place.index)
+    hazards = sorted((h for h in outcome.hazards if not h.unsettled or h.assumed), key=lambda h: h.place.index)
     place = hazards[0].place if hazards else None
     watched = Watch(0 if place is None else place.cta * prepared.shape.per_cta + place.thread)
     decoded = decode(program)
