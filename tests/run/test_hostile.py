@@ -260,7 +260,7 @@ def test_the_yardstick_raises_inside_the_candidates_process(tree: Path) -> None:
 def test_confinement_is_reported_as_values(tree: Path) -> None:
     with worker(tree, "add") as w:
         w.start()
-        assert set(w.enforced) == {"limits", "namespaces", "no-new-privileges", "files", "system-calls"}
+        assert set(w.enforced) == {"limits", "namespaces", "disk", "no-new-privileges", "files", "system-calls"}
         assert all(state == "yes" or state.startswith("no: ") for state in w.enforced.values())
 
 

@@ -12,12 +12,12 @@ import sys
 import time
 import tomllib
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
-from tests.support.repository import Node, RepositoryBuilder
+from tests.run.conftest import nodes
+from tests.support.repository import RepositoryBuilder
 from validator.differential.engine import run_kernel
 from validator.differential.journal import Journal, JournalError, journal_of, run_seed
 from validator.differential.processes import Trees, runner_for
@@ -244,8 +244,8 @@ def test_check_killed_at_any_moment_writes_the_identical_bundle(
     }
     head = {"fast/model.py": BAD, "rfcs/kda.toml": manifest(more=KERNEL, paths='["fast/**"]')}
     repository = RepositoryBuilder(tmp_path / "repo", bare=True)
-    first = repository.commit(_nodes(base), branch="main")
-    repository.commit(_nodes(base | head), first, branch="change")
+    first = repository.commit(nodes(base), branch="main")
+    repository.commit(nodes(base | head), first, branch="change")
     words = ["check", "--base", "main", "--head", "change", "--repo", "repo", "--quiet"]
     command(*words, "--seed", "7", "--bundle", "whole").communicate()
     taken_up = [*words, "--seed", "7", "--bundle", "parts", "--journal", "j"]
@@ -255,28 +255,3 @@ def test_check_killed_at_any_moment_writes_the_identical_bundle(
     whole, parts = (json.loads((tmp_path / name / "bundle.json").read_bytes()) for name in ("whole", "parts"))
     assert parts["id"] == whole["id"]
     assert parts["verdict"] == "fail"
-
-
-def _nodes(texts: dict[str, str]) -> dict[bytes, Node]:
-    return {path.encode(): Node(text.encode()) for path, text in texts.items()}
-
-
-@pytest.fixture
-def manifest() -> Callable[..., str]:
-    created = datetime.now(UTC).date() - timedelta(days=1)
-
-    def text(more: str, paths: str) -> str:
-        return f"""\
-schema = "validator/manifest/1"
-id = "kda"
-title = "Totals"
-owners = ["@ann"]
-created = {created}
-expires = {created + timedelta(days=60)}
-summary = "Totals."
-isolation = {{ paths = {paths} }}
-switch = {{ kind = "env", name = "FAST", value = "1", default = "0" }}
-scope = {{ models = ["m"], architectures = ["sm_100a"], dtypes = ["float32"], batch = {{ min = 1, max = 8 }} }}
-{more}"""
-
-    return text

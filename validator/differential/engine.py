@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from validator.differential.adequacy import Visibility
-from validator.differential.cases import Case, Inputs, cases
+from validator.differential.cases import Case, CaseTooLarge, Inputs, cases
 from validator.differential.closeness import baseline_error, error_of
 from validator.differential.controls import controls
 from validator.differential.device import NotRunHere
@@ -33,6 +33,10 @@ _SECOND = 500
 """Slots of calls with other buffers than the first one's."""
 _TRIES = 60
 """Runs spent on shrinking one failure."""
+_DEADLINES = 4
+"""Runs without a result after which no further one is spent on it: each may take its whole deadline."""
+_WITHOUT = 24
+"""Cases without a result after which no more are run."""
 
 
 Keep = Callable[[CaseResult, CaseResult | None], None]
@@ -206,11 +210,15 @@ def _decoy(runner: Runner, target: str, cases: list[Case]) -> str:
 
 
 def _hopeless(result: KernelResult) -> bool:
-    """The first eight cases all ended without a result: the rest would too, each perhaps after its deadline."""
-    return len(result.results) >= 8 and all(
-        r.unusable.startswith("not run here") or (r.faults and all(f.kind is FaultKind.WORKER for f in r.faults))
+    """Whether going on tells no more: the first eight cases all ended without a result, or many have by now.
+
+    Each may have taken its whole deadline, so that a candidate which hangs in every other case would hold the gate.
+    """
+    without = sum(
+        r.unusable.startswith("not run here") or bool(r.faults and all(f.kind is FaultKind.WORKER for f in r.faults))
         for r in result.results
     )
+    return without >= _WITHOUT or without == len(result.results) >= 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +240,7 @@ def run_case(runner: Runner, case: Case, other: Outputs | None = None) -> Done:
         faults, first = _twice(runner, case, inputs, expected)
         if first is not None and not faults:
             faults = follow(runner, case, inputs, expected, first)
-    except (ReferenceFailed, NotRunHere) as error:
+    except (CaseTooLarge, ReferenceFailed, NotRunHere) as error:
         return Done(CaseResult(case, unusable=str(error)), inputs)
     controlled = controls(runner, inputs, expected, other)
     distance = None if first is None else error_of(expected, first)
@@ -299,16 +307,17 @@ def _by_contents(
 def shrink(runner: Runner, failed: CaseResult) -> CaseResult:
     """The smallest case, by a fixed order of simplifications, that still shows one of the same kinds of fault."""
     kinds = {f.kind for f in failed.faults}
-    best, tries = failed, 0
+    best, tries, without = failed, 0, 0
     space = Space(runner.contract)
     progress = True
     while progress and tries < _TRIES:
         progress = False
         for simpler in _simpler(best.case, space):
             tries += 1
-            if tries > _TRIES:
-                break
+            if tries > _TRIES or without > _DEADLINES:
+                return best
             result = run_case(runner, simpler).result
+            without += any(f.kind is FaultKind.WORKER for f in result.faults)
             if kinds & {f.kind for f in result.faults}:
                 best, progress = result, True
                 break

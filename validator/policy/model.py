@@ -203,7 +203,7 @@ class Tolerance(_Model):
     ulp: Count | None = None
 
 
-Confinement = Literal["limits", "namespaces", "no-new-privileges", "files", "system-calls"]
+Confinement = Literal["limits", "namespaces", "disk", "no-new-privileges", "files", "system-calls"]
 """What a candidate's process can be confined by, as `validator.run.confine` names it."""
 
 

@@ -177,6 +177,21 @@ def _libraries(folder: Path, adapter: Adapter) -> None:
                 (folder / path.name).symlink_to(path.resolve(), target_is_directory=path.is_dir())
 
 
+def _remove(folder: Path) -> None:
+    """A folder and all in it, however deep and whatever its modes: what lies inside a folder is moved up first."""
+    with contextlib.suppress(OSError):
+        while entries := list(os.scandir(folder)):
+            for entry in entries:
+                if not entry.is_dir(follow_symlinks=False):
+                    os.unlink(entry.path)
+                    continue
+                os.chmod(entry.path, 0o700)
+                for inner in os.listdir(entry.path):
+                    os.rename(os.path.join(entry.path, inner), folder / secrets.token_hex(8))
+                os.rmdir(entry.path)
+        folder.rmdir()
+
+
 def _program(folder: Path, adapter: Adapter) -> Path:
     """The worker's files under names that say nothing: what is called sees the file it was called from."""
     folder.mkdir()
@@ -291,7 +306,7 @@ class Worker:
         if self._socket is not None:
             self._socket.close()
         if self._private is not None:
-            shutil.rmtree(self._private, ignore_errors=True)
+            _remove(self._private)
         self._process = self._socket = self._private = None
 
     def _memory(self) -> Pool:

@@ -100,6 +100,7 @@ class Worker:
         self.arenas = Arenas(pool)
         self.kept: dict[int, tuple[list[memoryview], memoryview | None, list[Any]]] = {}
         self.function: Any = None
+        self.absent: Any = None
         self.launches = False
         self.dtypes: list[Any] = []
         self.numpy: Any = None
@@ -123,7 +124,7 @@ class Worker:
             except MemoryError as error:
                 parts, kind = [f"MemoryError: {error}".encode()[:4096]], kinds.MEMORY
             except BaseException as error:  # SystemExit and KeyboardInterrupt of the callable too
-                absent = type(error).__name__ == "NotRunHere"
+                absent = type(error) is self.absent  # the adapter's own: a callable cannot excuse itself
                 parts, kind = [self._describe(error)], kinds.ABSENT if absent else kinds.ERROR
             self.send(kind, frame.nonce, parts)
 
@@ -172,6 +173,7 @@ class Worker:
         module = importlib.import_module(adapter) if "." in adapter else _sibling("adapters", adapter)
         if not launches:  # last: nothing in the tree can shadow the standard library or numpy
             sys.path.append(self.tree)
+        self.absent = getattr(module, "NotRunHere", None)
         bound = [name for name in forbidden if self._put(name, _refused(name))]
         bound += [name for name in idle if self._put(name, _nothing)]
         self.function, self.launches = module.load(target, self.tree, options), launches

@@ -52,6 +52,14 @@ def load(target: str, tree: str, options: Mapping[str, str]) -> Callable[..., An
     return _OnDevice(function, options.get("timed") == "yes") if device == "cuda" else _OnCpu(function)
 
 
+def _called(function: Callable[..., Any], args: list[Any]) -> Any:
+    """The callable's result. It cannot say of itself that it is not run here."""
+    try:
+        return function(*args)
+    except NotRunHere as error:
+        raise RuntimeError(f"{error}") from None
+
+
 class _OnCpu:
     """Tensors that share the arenas' memory."""
 
@@ -60,7 +68,7 @@ class _OnCpu:
 
     def __call__(self, *args: Any) -> Any:
         given = [_shared(value) if isinstance(value, np.ndarray) else value for value in args]
-        return _each(self._function(*given), lambda tensor: _array(tensor, "cpu"))
+        return _each(_called(self._function, given), lambda tensor: _array(tensor, "cpu"))
 
 
 class _OnDevice:
@@ -114,11 +122,11 @@ class _OnDevice:
 
     def _call(self, given: list[Any]) -> Any:
         if not self._timed:
-            return self._function(*given)
+            return _called(self._function, given)
         event: Any = torch.cuda.Event
         begun, ended = (event(enable_timing=True) for _ in range(2))
         begun.record()
-        value = self._function(*given)
+        value = _called(self._function, given)
         ended.record()
         ended.synchronize()
         self.milliseconds = begun.elapsed_time(ended)
