@@ -107,7 +107,7 @@ class Cluster:
         ray = self._ray
         try:
             _knock(self._address)
-            ray.init(self._address, log_to_driver=False, configure_logging=False, **self._local)
+            ray.init(self._address or "local", log_to_driver=False, configure_logging=False, **self._local)
             resources = ray.cluster_resources()
         except Exception as error:
             where = self._address or "a local cluster"
