@@ -52,7 +52,7 @@ class StageContext:
     progress: Callable[[str], None]
     """Takes one plain line of progress."""
     kernels: tuple[Tree, Tree] | None = None
-    """Folders of kernels as they were built at the base and at the head, by the same toolchain; None: none were given."""
+    """Folders of kernels as built at the base and at the head by the same toolchain; None: none were given."""
     store: Store | None = None
     """Results of earlier runs, kept by what they were made from; None: nothing is kept."""
     manifest_path: str | None = None

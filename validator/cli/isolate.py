@@ -21,6 +21,12 @@ FORMATS = ("text", "json", "markdown")
 @click.option("--policies", metavar="REF-or-DIR", help="Where the policy is read. [default: the base]")
 @click.option("--format", "format_", type=click.Choice(FORMATS), default="text", show_default=True, help="On stdout.")
 @click.option("--output", "outputs", multiple=True, metavar="FORMAT=PATH", help="Also write a file; repeatable.")
+@click.option(
+    "--kernels",
+    nargs=2,
+    metavar="BASE HEAD",
+    help="Folders of the shared kernels (PTX, cubins), built at the base and at the head by the same compiler.",
+)
 @cache_option
 @click.option("--quiet", is_flag=True, help="No progress, and no report on stdout but the verdict.")
 def isolate(
@@ -31,6 +37,7 @@ def isolate(
     policies: str | None,
     format_: str,
     outputs: tuple[str, ...],
+    kernels: tuple[str, str] | None,
     cache: str | None,
     quiet: bool,
 ) -> int:
@@ -48,10 +55,12 @@ def isolate(
 
     files = parse_outputs(outputs, FORMATS)
     options = Options(Path(repo), base, head, rfc, policies)
+    folders = (Path(kernels[0]), Path(kernels[1])) if kernels else None
     progress = Progress(quiet=quiet)
     try:
         with opened_store(cache) as store:
-            result = run_isolate(options, progress=progress, store=store, debug=bool(os.environ.get("VALIDATOR_DEBUG")))
+            debug = bool(os.environ.get("VALIDATOR_DEBUG"))
+            result = run_isolate(options, progress=progress, store=store, kernels=folders, debug=debug)
     finally:
         progress.close()
     write_outputs(files, lambda kind: render(result, kind))

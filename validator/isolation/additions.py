@@ -1,10 +1,11 @@
-"""What a change registers and asks for: environment variables, operators, entry points, dependencies, build targets."""
+"""What a change registers and asks for: operators, kernels, config keys, environment variables, entry points, commands,
+dependencies and their pins, build targets."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import Final
 
 from validator.change.model import MissingFile, Tree
@@ -16,7 +17,7 @@ __all__ = ["Addition", "additions"]
 
 @dataclass(frozen=True, slots=True)
 class Addition:
-    """One thing that the head has and the base has not."""
+    """One thing that the head has and the base has not, or (kinds that end in `gone`) the other way round."""
 
     kind: str
     name: str
@@ -40,8 +41,19 @@ _TARGET: Final = re.compile(
 )
 
 
-def additions(base: Sources, head: Sources, changed: Iterable[str]) -> Iterator[Addition]:
-    """Look at the changed files (paths at the head), each once."""
+_KERNEL: Final = re.compile(
+    r"\b__global__\b[^;{(]*?(?:__launch_bounds__\s*\([^)]*\)\s*)?\b(\w+)\s*\("
+    r"|@(?:triton\.(?:jit|autotune)|cute\.(?:kernel|jit))\b[^\n]*\n(?:[ \t]*@[^\n]*\n)*[ \t]*def[ \t]+(\w+)"
+)
+_KEY: Final = re.compile(r"""\b\w*(?:config|options|settings)\w*\)?\s*\.get\(\s*["']([\w.-]+)["']""", re.I)
+_NATIVE: Final = (".cu", ".cpp", ".cc", ".cuh", ".h", ".hpp")
+
+
+def additions(
+    base: Sources, head: Sources, changed: Iterable[str], reached: Callable[[str, int], bool]
+) -> Iterator[Addition]:
+    """Look at the changed files (paths at the head), each once. `reached`: whether a line of the head runs, or is built
+    into what everybody loads, with the switch off."""
     for path in changed:
         name = path.rsplit("/", 1)[-1]
         new, old = _text(head.tree, path), _text(base.tree, path)
@@ -50,15 +62,30 @@ def additions(base: Sources, head: Sources, changed: Iterable[str]) -> Iterator[
         if name in ("CMakeLists.txt", "setup.py") or name.endswith(".cmake"):
             yield from _matches("build target", _TARGET, path, old, new, True)
         if name.startswith("requirements") and name.endswith((".txt", ".in")):
-            known = {line.strip() for line in old.splitlines()}
-            for number, line in enumerate(new.splitlines(), 1):
-                if line.strip() and not line.strip().startswith("#") and line.strip() not in known:
-                    yield Addition("dependency", line.strip(), path, number, True)
-        if path.endswith((".py", ".cu", ".cpp", ".cc", ".cuh", ".h")):
-            for found in _matches("environment variable", _ENVIRONMENT, path, old, new, False):
-                if not base.mentions(found.name):
-                    yield found
-            yield from _matches("operator", _OPERATOR, path, old, new, False)
+            yield from _required(path, old, new)
+        if path.endswith((".py", *_NATIVE)):
+            for kind, pattern in (("environment variable", _ENVIRONMENT), ("config key", _KEY)):
+                for found in _matches(kind, pattern, path, old, new, False):
+                    if not base.mentions(found.name):
+                        yield replace(found, for_everybody=reached(path, found.line))
+            for kind, pattern in (("operator", _OPERATOR), ("kernel", _KERNEL)):
+                for found in _matches(kind, pattern, path, old, new, False):
+                    yield replace(found, for_everybody=kind == "operator" and reached(path, found.line))
+
+
+def _required(path: str, old: str, new: str) -> Iterator[Addition]:
+    """Lines of a requirements file that came or went; a pin that moved is both."""
+    before, after = _lines(old), _lines(new)
+    yield from (
+        Addition("dependency", line, path, number, True) for line, number in after.items() if line not in before
+    )
+    yield from (Addition("dependency gone", line, path, 1, True) for line in before if line not in after)
+
+
+def _lines(text: str) -> dict[str, int]:
+    """Line without comments → its number."""
+    plain = ((line.split(" #")[0].strip(), number) for number, line in enumerate(text.splitlines(), 1))
+    return {line: number for line, number in plain if line and not line.startswith("#")}
 
 
 def _text(tree: Tree, path: str) -> str:
@@ -85,6 +112,9 @@ def _project(path: str, old: str, new: str) -> Iterator[Addition]:
         if (kind, name) not in before:
             line = next((i for i, text in enumerate(new.splitlines(), 1) if name.split(" = ")[0] in text), 1)
             yield Addition(kind, name, path, line, everybody)
+    for (kind, name), everybody in before.items():
+        if (kind, name) not in after:
+            yield Addition(f"{kind} gone", name, path, 1, everybody)
 
 
 def _declared(text: str) -> dict[tuple[str, str], bool]:

@@ -17,7 +17,7 @@ from validator.isolation.offpath.equivalence import FileProof, prove
 from validator.isolation.offpath.switch import SwitchSpec
 from validator.isolation.paths import is_own, shared_files
 from validator.isolation.scope_guards import Guard, read_guards
-from validator.isolation.shipped import COMPILED, Shipped, compare_shipped
+from validator.isolation.shipped import COMPILED, Shipped, compare_shipped, merged
 from validator.isolation.source import Sources
 from validator.isolation.switch_use import SwitchUse, switch_uses
 from validator.isolation.syntax import nodes
@@ -142,13 +142,25 @@ class Analysis:
     def additions(self) -> tuple[Addition, ...]:
         """What the change registers and asks for."""
         changed = [f.path for f in self.context.change.files if f.path and not self.is_test(f.path)]
-        return tuple(additions(self.base, self.head, changed))
+        return tuple(additions(self.base, self.head, changed, self._reached))
+
+    def _reached(self, path: str, line: int) -> bool:
+        """Whether a line of a changed file runs with the switch off, or is compiled into what everybody loads."""
+        if self._isolated(path) or self.is_test(path):
+            return False
+        if not path.endswith(".py"):
+            return True
+        if self.switch is not None and self.switch.name in self.text(path, line):
+            return False  # the switch itself
+        proof = next((p for p in self.proofs if p.path == path), None)
+        return path in self.added if proof is None else line in proof.reached
 
     @cached_property
     def shipped(self) -> Shipped:
-        """Compiled kernels outside the isolated paths, base against head."""
+        """Compiled kernels outside the isolated paths, base against head: the trees' own, and those handed in."""
         change = self.context.change
-        return compare_shipped(change.merge_base_tree, change.head_tree, self._isolated)
+        pairs = [(change.merge_base_tree, change.head_tree), *([self.context.kernels] if self.context.kernels else [])]
+        return merged([compare_shipped(base, head, self._isolated) for base, head in pairs])
 
     @cached_property
     def guards(self) -> tuple[Guard, ...]:
@@ -177,6 +189,7 @@ def analyse(context: StageContext) -> Analysis:
         context.change.head_tree.revision,
         manifest,
         context.policy.model_dump_json(),
+        *(tree.revision for tree in context.kernels or ()),
     )
     if not _LAST or _LAST[0][0] != key:
         _LAST[:] = [(key, Analysis(context))]

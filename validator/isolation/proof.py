@@ -82,12 +82,14 @@ def run(context: StageContext) -> StageResult:
 _RADIUS_GOAL = "isolation/blast-radius"
 _SCOPE_GOAL = "isolation/declared-scope"
 _SHIPPED_GOAL = "isolation/shipped-kernels"
+_SWITCH_GOAL = "isolation/switch"
 _TESTS_GOAL = "isolation/tests"
 
 
 def _only_what_applies(result: StageResult, analysis: Analysis) -> StageResult:
     """What had nothing to look at contradicts nothing, and proves nothing."""
     nothing = {
+        _SWITCH_GOAL: not analysis.uses and "nothing reads the switch, and nothing reaches the isolated package",
         _SCOPE_GOAL: not analysis.guards
         and "the code refuses nothing by itself: the scope rests on whoever turns the switch on",
         _SHIPPED_GOAL: not analysis.shipped.files and "the base holds no compiled kernels outside the isolated paths",
@@ -220,7 +222,7 @@ def _goals(analysis: Analysis) -> Sequence[Goal]:
             "Loading or running the isolated package changes something outside itself.",
         ),
         Goal(
-            "isolation/switch",
+            _SWITCH_GOAL,
             "The declared switch is off by default, for everybody, and is what the code reads.",
             SWITCH,
             lambda _: {"uses of the switch": len(analysis.uses)},
@@ -255,6 +257,7 @@ def _goals(analysis: Analysis) -> Sequence[Goal]:
                 "changed": len(analysis.shipped.changed),
                 "new": len(analysis.shipped.new),
                 "gone": len(analysis.shipped.gone),
+                "moved to another file": len(analysis.shipped.moved),
             },
             not_covered=("kernels that are built from source when the project is installed",),
             denial="A compiled kernel that the base ships is changed or gone at the head.",

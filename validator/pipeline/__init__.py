@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 
 from validator import __version__
+from validator.change.model import Tree
 from validator.errors import ValidatorError
 from validator.pipeline.asked import as_policy_asks
 from validator.pipeline.crosscheck import FAMILY, STATEMENT, cross_check
@@ -27,7 +28,7 @@ from validator.scale.cell import InPlace, Work
 from validator.stage import StageContext, Store
 from validator.verdict.compute import apply_waivers, compute, verdict_reason
 from validator.verdict.model import Evidence, Obligation, StageResult, Status, Strength
-from validator.verdict.provenance import not_built_here
+from validator.verdict.provenance import not_built_here, not_compiled
 from validator.verdict.result import CheckResult, Environment, WaiverUse
 
 __all__ = ["Options", "check"]
@@ -46,6 +47,7 @@ def check(
     clock: Clock = _utc_now,
     stages: Iterable[Entry] | None = None,
     store: Store | None = None,
+    kernels: tuple[Tree, Tree] | None = None,
     work: Work | None = None,
     debug: bool = False,
 ) -> CheckResult:
@@ -67,6 +69,7 @@ def check(
             workdir=Path(workdir),
             progress=progress,
             store=store,
+            kernels=kernels,
             work=InPlace() if work is None else work,
             manifest_path=options.rfc,
             journal=options.journal,
@@ -174,7 +177,7 @@ def _not_covered(result: StageResult, inputs: Inputs) -> tuple[str, ...]:
     said = []
     if not any(e.strength is Strength.GPU_RUN for e in result.evidence):
         said.append("nothing was run on a GPU")
-    said += not_built_here(result.evidence)
+    said += (*not_compiled(result.evidence), *not_built_here(result.evidence))
     said += [text for e in sorted(result.evidence, key=_gap_weight) for text in e.not_covered]
     claims = inputs.manifest.claims if inputs.manifest else ()
     if claims:

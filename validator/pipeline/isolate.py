@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
+from validator.change.folder import FolderTree
 from validator.pipeline import Options, check
 from validator.pipeline.stages import STAGES
 from validator.stage import Store
@@ -21,10 +23,15 @@ def isolate(
     *,
     progress: Callable[[str], None] = lambda line: None,
     store: Store | None = None,
+    kernels: tuple[Path, Path] | None = None,
     debug: bool = False,
 ) -> CheckResult:
-    """Judge the isolation of one change. Other obligations of the policy are not looked at, and not in the result."""
-    result = check(options, progress=progress, stages=[STAGE], store=store, debug=debug)
+    """Judge the isolation of one change. Other obligations of the policy are not looked at, and not in the result.
+
+    `kernels`: folders of kernels as built at the base and at the head. Raises `ChangeError` where one is none.
+    """
+    built = (FolderTree(kernels[0]), FolderTree(kernels[1])) if kernels else None
+    result = check(options, progress=progress, stages=[STAGE], store=store, kernels=built, debug=debug)
     kept = tuple(o for o in result.obligations if o.id.startswith("isolation"))
     return replace(
         result,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from validator.isolation.offpath.causes import Cause, causes
 from validator.isolation.offpath.compare import Difference, Kind, Residue, compare
 from validator.isolation.offpath.constants import value_of
-from validator.isolation.offpath.facts import fact_scopes, solve
+from validator.isolation.offpath.facts import fact_scopes, functions_of, solve
 from validator.isolation.offpath.harmless import Harmless
 from validator.isolation.offpath.kinds import Kinds
 from validator.isolation.offpath.names import Names
@@ -24,7 +24,7 @@ from validator.isolation.offpath.switch import Off, OffForm, SwitchSpec
 from validator.isolation.offpath.unbound import newly_unbound, unbound_reads
 from validator.isolation.offpath.world import World
 from validator.isolation.source import Sources
-from validator.isolation.syntax import walk
+from validator.isolation.syntax import parts, walk
 
 __all__ = ["Fact", "FileProof", "Shown", "prove"]
 
@@ -61,6 +61,8 @@ class FileProof:
     """Why it could not be evaluated."""
     line: int | None = None
     reads_switch: bool = False
+    reached: frozenset[int] = frozenset()
+    """Lines of what runs with the switch off and is not in a function that only the head has."""
     causes: tuple[Cause, ...] = ()
     """Where a function of this file lets something through; looked for only where differences are left."""
 
@@ -199,7 +201,35 @@ def _file_proof(
     ]
     shown.sort(key=lambda s: (s.difference.undecided, s.difference.line))
     reads = any(world.seen_switch for _, _, world in found)
-    return FileProof(new, ways, tuple(shown), tuple(residue), tuple(facts), reads_switch=reads)
+    return FileProof(
+        new,
+        ways,
+        tuple(shown),
+        tuple(residue),
+        tuple(facts),
+        reads_switch=reads,
+        reached=_reached(base, old, new, found),
+    )
+
+
+def _reached(
+    base: Sources, old: str, new: str, found: Sequence[tuple[OffForm, Sequence[Residue | Difference], World]]
+) -> frozenset[int]:
+    known = {*functions_of(base.parse(old).module)}
+    functions = (item for _, _, world in found for item in functions_of(_module(world.residual(new))).items())
+    fresh = {id(function) for name, function in functions if name not in known}
+
+    def lines(node: ast.AST) -> Iterator[int]:
+        if id(node) not in fresh:
+            yield from [node.lineno] if hasattr(node, "lineno") else []
+            for part in parts(node):
+                yield from lines(part)
+
+    return frozenset(line for _, _, world in found for statement in world.residual(new) for line in lines(statement))
+
+
+def _module(body: list[ast.stmt]) -> ast.Module:
+    return ast.Module(body=body, type_ignores=[])
 
 
 def _facts(world: World, path: str) -> Iterable[Fact]:

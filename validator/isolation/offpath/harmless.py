@@ -185,7 +185,7 @@ class Harmless:
         what = "method" if at.kind == "class" else "class" if isinstance(node, ast.ClassDef) else "function"
         return [
             Residue(
-                Kind.NEW_DEFINITION, f"new {what} `{node.name}`, which nothing reaches with the switch off", node.lineno
+                Kind.NEW_DEFINITION, f"new {what} `{node.name}`, which nothing that was there before uses", node.lineno
             )
         ]
 

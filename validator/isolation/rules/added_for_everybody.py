@@ -28,7 +28,7 @@ def check(context: StageContext) -> Iterator[Finding]:
         yield finding(
             RULE,
             added.path,
-            f"new {added.kind}: {added.name}",
+            f"{'' if added.kind.endswith(' gone') else 'new '}{added.kind}: {added.name}",
             line=added.line,
             severity=Severity.ERROR if added.for_everybody else Severity.NOTE,
             why="it takes effect whatever the switch says" if added.for_everybody else "",

@@ -1,0 +1,99 @@
+"""What a change registers and asks for, and which of it takes effect with the switch off."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.isolation_case import context_of, edited, honest
+from tests.support.repository import Node
+from validator.isolation.analysis import Analysis
+
+K3 = "engine/models/k3.py"
+FUSED = "engine/models/k3_fused"
+READ = "        options = fused_decode_options(engine_config)\n"
+GUARDED = "            from engine.models.k3_fused.executor import build\n"
+Found = set[tuple[str, str, bool]]
+
+
+def _additions(folder: Path, edit: Mapping[str, Any], more: Mapping[bytes, Node] | None = None) -> Found:
+    base, head = ({**tree, **(more or {})} for tree in honest())
+    plain = {(a.kind, a.name) for a in Analysis(context_of(base, head, folder)).additions}
+    found = Analysis(context_of(base, edited(head, [edit]), folder)).additions
+    return {(a.kind, a.name, a.for_everybody) for a in found if (a.kind, a.name) not in plain}
+
+
+KINDS: list[tuple[str, dict[str, str], Found]] = [
+    (
+        "an operator where it always runs",
+        {"path": K3, "old": READ, "new": f'{READ}        torch.library.custom_op("k3::step", mutates_args=())\n'},
+        {("operator", "k3::step", True)},
+    ),
+    (
+        "a variable behind the switch",
+        {"path": K3, "old": GUARDED, "new": f'{GUARDED}            os.environ.get("K3_TILE")\n'},
+        {("environment variable", "K3_TILE", False)},
+    ),
+    (
+        "a variable for everybody",
+        {"path": K3, "old": READ, "new": f'{READ}        self.tile = os.environ.get("K3_TILE")\n'},
+        {("environment variable", "K3_TILE", True)},
+    ),
+    (
+        "a variable of the package",
+        {"path": f"{FUSED}/extra.py", "new": 'import os\n\n\ndef tile():\n    return os.getenv("K3_TILE", "8")\n'},
+        {("environment variable", "K3_TILE", False)},
+    ),
+    (
+        "a Triton kernel",
+        {"path": f"{FUSED}/extra.py", "new": "import triton\n\n\n@triton.jit\ndef step_kernel(x):\n    pass\n"},
+        {("kernel", "step_kernel", False)},
+    ),
+    (
+        "an operator in a shared library",
+        {"path": "csrc/ops.cpp", "new": "TORCH_LIBRARY_FRAGMENT(k3ops, m) {}\n"},
+        {("operator", "k3ops", True)},
+    ),
+    (
+        "a CUDA kernel",
+        {"path": "csrc/k.cu", "new": "template <int N>\n__global__ void __launch_bounds__(128) step(float* x) {}\n"},
+        {("kernel", "step", False)},
+    ),
+    (
+        "a config key of the package",
+        {"path": f"{FUSED}/extra.py", "new": 'def f(engine_config):\n    return engine_config.get("k3_tile")\n'},
+        {("config key", "k3_tile", False)},
+    ),
+    (
+        "a CMake target",
+        {"path": "CMakeLists.txt", "new": "add_library(k3 k3.cu)\n"},
+        {("build target", "k3", True)},
+    ),
+    (
+        "an extension module",
+        {"path": "setup.py", "new": 'CUDAExtension(name="k3._C", sources=[])\n'},
+        {("build target", "k3._C", True)},
+    ),
+    (
+        "a requirement of the project",
+        {"path": "pyproject.toml", "old": '"numpy"]', "new": '"numpy>=2"]'},
+        {("dependency", "numpy>=2", True), ("dependency gone", "numpy", True)},
+    ),
+]
+
+
+@pytest.mark.parametrize(("edit", "found"), [kind[1:] for kind in KINDS], ids=[kind[0] for kind in KINDS])
+def test_each_kind(edit: dict[str, str], found: Found, tmp_path: Path) -> None:
+    assert _additions(tmp_path, edit) == found
+
+
+def test_a_pin_that_moves_goes_and_comes(tmp_path: Path) -> None:
+    base = {b"requirements.txt": Node(b"# all\ntorch==2.8.0\nnumpy\n")}
+    edit = {"path": "requirements.txt", "old": "torch==2.8.0", "new": "torch==2.9.0"}
+    assert _additions(tmp_path, edit, base) == {
+        ("dependency", "torch==2.9.0", True),
+        ("dependency gone", "torch==2.8.0", True),
+    }
