@@ -20,6 +20,7 @@ from validator.ordering.mbarriers import Mbarriers
 from validator.ordering.program import Event, EventKind
 from validator.ordering.provenance import Provenance
 from validator.ordering.threadset import describe
+from validator.ordering.tried import Tried
 
 __all__ = ["Barriers", "Carrier", "carrier_text"]
 
@@ -78,6 +79,7 @@ class Barriers:
         self.flow = masks.flow
         self.threads = masks.threads
         self.mbarriers = Mbarriers(masks, provenance)
+        self.tried = Tried(masks.flow)
         self.assumptions: dict[int, str] = {}
         """Instruction of a carrier → what its order assumes about the block."""
 
@@ -137,7 +139,9 @@ class Barriers:
                 result.append(Carrier(event, "cluster-barrier", "the cluster barrier"))
             elif event.kind is EventKind.WARP_BARRIER:
                 result.append(Carrier(event, "warp-barrier", "the warp barrier"))
-            elif event.kind is EventKind.MBARRIER_WAIT and self.mbarriers.may_order(event):
+            elif event.kind is not EventKind.MBARRIER_WAIT or event.index in self.tried.ignored:
+                continue
+            elif self.mbarriers.may_order(event):
                 result.append(Carrier(event, "mbarrier", f"the mbarrier at {self.mbarriers.label(event)}"))
         return result
 

@@ -138,6 +138,15 @@ class Facts:
         return Order(self.masks, self.barriers, clears)
 
     @cached_property
+    def mbarrier_order(self) -> Order:
+        """Behind a wait for any mbarrier."""
+        tried = self.barriers.tried
+        waits = self.events(EventKind.MBARRIER_WAIT)
+        answered = {e.index: self.masks.everyone for e in waits}
+        clears = {e.index: self.masks.everyone for e in waits if tried.stands(e)}
+        return Order(self.masks, self.barriers, clears, tried.passing(answered))
+
+    @cached_property
     def touches(self) -> list[Touch]:
         """Accesses to global memory that some thread may make."""
         return [t for t in touches(self.program, self.declarations, self.provenance) if self.masks.executing(t.event)]
@@ -237,6 +246,8 @@ class Facts:
         arrivals = {e.index for e in self.events(EventKind.MBARRIER_ARRIVE)}
         result: dict[int, int] = {}
         for event in self.events(EventKind.MBARRIER_WAIT):
+            if event.index in self.barriers.tried.ignored:
+                continue
             own = event.parity is None or self.slices.of(event.parity, event.index) & arrivals
             others = self.barriers.mbarriers.arrivals(event) if own else []
             if any(self.masks.executing(a) & ~self.order.missing(a) for a in others):

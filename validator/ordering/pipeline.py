@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from validator.ordering.masks import Clears
 from validator.ordering.program import Event, EventKind
 from validator.ordering.shared import Shared, SharedAccess
-from validator.ordering.waits import Order
 
 if TYPE_CHECKING:
     from validator.ordering.facts import Facts
@@ -138,9 +137,14 @@ class Pipeline:
                 passed.add(event.index)
             if event.kind is EventKind.ASYNC_COMMIT and event.group in (copy.group, None):
                 commits = min(commits + 1, _CAP)
-            if _finishes(event, copy, commits, counted):
+            if event.index not in self._ignored and _finishes(event, copy, commits, counted):
                 return passed, None
         return passed, commits
+
+    @property
+    def _ignored(self) -> frozenset[int]:
+        """Waits whose answer is thrown away."""
+        return self.facts.barriers.tried.ignored
 
     def _waited_before(self, copy: Event) -> bool:
         """Whether every path to the copy has passed some wait for copies of its kind."""
@@ -148,21 +152,16 @@ class Pipeline:
         if copy.group not in self._waited:
             waits = self.facts.events(EventKind.ASYNC_WAIT, EventKind.MBARRIER_WAIT)
             own = [e for e in waits if e.kind is EventKind.MBARRIER_WAIT or e.group in (copy.group, None)]
+            own = [e for e in own if e.index not in self._ignored]
             clears = Clears({e.index: masks.everyone for e in own})
             self._waited[copy.group] = (masks.solve(clears, {}), clears)
         return not masks.at(copy.index, *self._waited[copy.group])
-
-    @cached_property
-    def _mbarrier_order(self) -> Order:
-        masks = self.facts.masks
-        clears = {e.index: masks.everyone for e in self.facts.events(EventKind.MBARRIER_WAIT)}
-        return Order(masks, self.facts.barriers, clears)
 
     def _unwaited(self, copy: SharedAccess, reads: _Reads) -> list[SharedAccess]:
         """Reads of an mbarrier-completed copy by threads that never waited for any mbarrier nor met one that did."""
         if copy.event.group != "mbarrier" or any(self.shared.meet(w.region, copy.region) for w in self.shared.writes):
             return []
-        return [r for r in reads.by_index.values() if self._mbarrier_order.missing(r.event)]
+        return [r for r in reads.by_index.values() if self.facts.mbarrier_order.missing(r.event)]
 
 
 def _finishes(event: Event, copy: Event, commits: int, counted: bool) -> bool:

@@ -52,13 +52,17 @@ class Order:
         cleared_edges = dict.fromkeys(masks.remembering, everyone)
         while True:
             clears = Clears(self.own)
+            answered: dict[int, int] = {}
             for carrier, cleared in carriers:
                 index = carrier.event.index
-                clears[index] = clears.get(index, 0) | cleared
+                (clears if self.barriers.tried.stands(carrier.event) else answered)[index] = (
+                    clears.get(index, 0) | cleared
+                )
             self.at_events = clears
             edges = dict(cleared_edges)
-            for place, passed in self.edges.items():
-                edges[place] = edges.get(place, 0) | passed
+            for found in (self.edges, self.barriers.tried.passing(answered)):
+                for place, passed in found.items():
+                    edges[place] = edges.get(place, 0) | passed
             state = masks.solve(clears, edges)
             behind = self._behind(state, clears)
             turn = Turn(state, clears)

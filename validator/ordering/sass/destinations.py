@@ -135,6 +135,8 @@ def destinations(instruction: Instruction) -> list[tuple[Reg, int, int]]:
         return [(register(f"P{i}"), 0, i) for i in range(7)]
     if base in ("UR2UP",):
         return [(register(f"UP{i}"), 0, i) for i in range(7)]
+    if base == "RPCMOV":
+        return [(reg, 0, word) for word, reg in enumerate(_return_address(instruction))]
     if base == "CALL":
         # The ABI's result and scratch registers; what a callee that is not in the section does to them is unknown.
         return [(register(f"R{i}"), 0, i) for i in range(4, 16)]
@@ -152,6 +154,18 @@ def destinations(instruction: Instruction) -> list[tuple[Reg, int, int]]:
             if following is not None:
                 found.append((following, position, word))
     return found
+
+
+def _return_address(instruction: Instruction) -> list[Reg]:
+    """The register, or the two, that `RPCMOV` sets: compilers also keep a value in the return address's."""
+    name = instruction.operands[0] if instruction.operands else ""
+    if name == "Rpc":
+        return [register("Rpc.LO"), register("Rpc.HI")]
+    if name.startswith("Rpc"):
+        return [register(name)]
+    first = register(name)
+    following = successor(first, 1) if "64" in instruction.modifiers else None
+    return [first] if following is None else [first, following]
 
 
 def definitions(instruction: Instruction) -> tuple[Reg, ...]:

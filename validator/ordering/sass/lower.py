@@ -349,7 +349,7 @@ def _call(s: _Sources, position: int, word: int, reg: Reg) -> Operation:
 
 
 _RULES: dict[str, _Rule] = {
-    **dict.fromkeys(("MOV", "UMOV", "R2UR", "UR2R", "MOV32I"), _move),
+    **dict.fromkeys(("MOV", "UMOV", "R2UR", "UR2R", "MOV32I", "RPCMOV"), _move),
     **dict.fromkeys(("IMAD", "UIMAD"), _imad),
     **dict.fromkeys(("IADD3", "UIADD3", "VIADD", "IADD", "UIADD", "UVIADD", "VIADD3"), _add3),
     **dict.fromkeys(("LEA", "ULEA"), _lea),

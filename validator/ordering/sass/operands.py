@@ -135,6 +135,8 @@ def operand(token: str, constants: Constants) -> Operand:
         return Operation(Op.OPAQUE, (operand(token.strip("|"), constants),), "abs")
     if token in _TRUE:
         return Const(1)
+    if token.startswith("Rpc"):
+        return register("Rpc.LO" if token == "Rpc" else token)
     name = _SUFFIX.sub("", token)
     if name in _ZERO:
         return Const(0)
