@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from validator.emulate.access import racing, report_pair
+from validator.emulate.hazard import HazardKind
 from validator.emulate.lanes import Array
+from validator.emulate.shadow import record
 
 if TYPE_CHECKING:
     from validator.emulate.access import Piece
@@ -22,6 +25,8 @@ class Mbarrier:
     """Arrivals of a phase."""
     pending: int
     """Arrivals that the current phase still waits for."""
+    born: Array
+    """Who initialised it, and when: one record."""
     transactions: int = 0
     """Bytes that the current phase still waits for."""
     phase: int = 0
@@ -55,18 +60,34 @@ class Mbarriers:
     def get(self, offset: int) -> Mbarrier | None:
         return self._at.get(offset)
 
-    def init(self, m: Machine, piece: Piece, counts: Array) -> None:
+    def init(self, m: Machine, piece: Piece, counts: Array, index: int) -> None:
         m.version += 1
         counts = np.broadcast_to(counts, piece.offsets.shape)
-        for offset, count in zip(piece.offsets.tolist(), counts.tolist(), strict=True):
-            self._at[offset] = Mbarrier(count, count)
+        born = record(piece.threads, m.order.clock[piece.threads], index, False)
+        for at, (offset, count) in enumerate(zip(piece.offsets.tolist(), counts.tolist(), strict=True)):
+            self._at[offset] = Mbarrier(count, count, born[at : at + 1])
+
+    def _initialised(self, m: Machine, piece: Piece, mine: Array, offset: int, index: int) -> Mbarrier | None:
+        """The object that these threads use: its initialisation has to be ordered before."""
+        barrier, threads = self._at.get(offset), piece.threads[mine]
+        if barrier is None:
+            name, inside = piece.region.name_at(offset)
+            m.report(HazardKind.UNINITIALISED, index, threads, name, inside, "used as an mbarrier before it is one")
+            return None
+        wrong = racing(m, np.broadcast_to(barrier.born, threads.shape), threads, False)
+        if wrong is not None:
+            first = int(threads[np.flatnonzero(wrong)[0]])
+            why = "nothing orders this use behind the mbarrier's initialisation"
+            count = int(np.count_nonzero(wrong))
+            report_pair(m, HazardKind.RACE, piece.region, first, offset, barrier.born, index, why, count)
+        return barrier
 
     def invalidate(self, piece: Piece) -> None:
         for offset in piece.offsets.tolist():
             self._at.pop(offset, None)
 
     def arrive(
-        self, m: Machine, piece: Piece, counts: Array, expect: Array | None, releases: bool, drop: bool = False
+        self, m: Machine, piece: Piece, counts: Array, expect: Array | None, releases: bool, drop: bool, index: int
     ) -> Array:
         """Arrivals, with expected bytes where given; the phase each thread arrived in, as its state token."""
         m.version += 1
@@ -74,7 +95,7 @@ class Mbarriers:
         state = np.zeros(len(piece.offsets), np.uint64)
         for offset in np.unique(piece.offsets).tolist():
             mine = piece.offsets == offset
-            barrier = self._at.get(offset)
+            barrier = self._initialised(m, piece, mine, offset, index)
             if barrier is None:
                 continue
             state[mine] = barrier.phase
@@ -116,13 +137,13 @@ class Mbarriers:
             barrier.transactions -= size
             barrier.settle()
 
-    def test(self, m: Machine, piece: Piece, wanted: Array, parity: bool, acquires: bool) -> Array:
+    def test(self, m: Machine, piece: Piece, wanted: Array, parity: bool, acquires: bool, index: int) -> Array:
         """Which threads find the phase they ask for complete; those acquire what it published."""
         wanted = np.broadcast_to(wanted, piece.offsets.shape)
         done = np.zeros(len(piece.offsets), bool)
         for offset in np.unique(piece.offsets).tolist():
             mine = piece.offsets == offset
-            barrier = self._at.get(offset)
+            barrier = self._initialised(m, piece, mine, offset, index)
             if barrier is None:
                 continue
             asked = wanted[mine].astype(np.int64)

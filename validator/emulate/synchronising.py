@@ -147,7 +147,7 @@ def mbarrier_step(instruction: Instruction, context: Context) -> Step:
             for piece in locate(m, lanes, address(m, lanes), touch):
                 positions = slice(None) if piece.positions is None else piece.positions
                 done[positions] = m.mbarriers.test(
-                    m, piece, want if len(want) == 1 else want[positions], parity, acquires
+                    m, piece, want if len(want) == 1 else want[positions], parity, acquires, touch.index
                 )
             if put is not None:
                 put(m, lanes, done)
@@ -164,7 +164,7 @@ def mbarrier_step(instruction: Instruction, context: Context) -> Step:
 
     def init(m: Machine, lanes: Lanes) -> None:
         for piece in locate(m, lanes, address(m, lanes), touch):
-            m.mbarriers.init(m, piece, amount(m, lanes, piece.positions))
+            m.mbarriers.init(m, piece, amount(m, lanes, piece.positions), touch.index)
 
     def invalidate(m: Machine, lanes: Lanes) -> None:
         for piece in locate(m, lanes, address(m, lanes), touch):
@@ -194,7 +194,7 @@ def mbarrier_step(instruction: Instruction, context: Context) -> Step:
             value = amount(m, lanes, piece.positions)
             positions = slice(None) if piece.positions is None else piece.positions
             state[positions] = m.mbarriers.arrive(
-                m, piece, one if expects else value, value if expects else None, releases, drop
+                m, piece, one if expects else value, value if expects else None, releases, drop, touch.index
             )
         if put is not None:
             put(m, lanes, state)
