@@ -34,6 +34,8 @@ class Memory:
     mapped: dict[int, bytearray] = field(default_factory=dict)
     launches: list[Launch] = field(default_factory=list)
     broken: bool = False
+    graphs: int = 0
+    replays: int = 0
 
     def parameters(self, function: Function) -> tuple[Parameter, ...]:
         return self.slots
@@ -56,6 +58,14 @@ class Memory:
             self.kernel(self, parameters.block)
         except Illegal:
             self.broken = True
+
+    def captured(self, work: Any) -> Any:
+        self.graphs += 1
+        return work
+
+    def replay(self, graph: Any) -> None:
+        self.replays += 1
+        graph()
 
     def synchronize(self) -> None:
         if self.broken:
@@ -219,6 +229,19 @@ def test_what_cannot_run_says_so():
     small = kernel_of(Memory(None, (Parameter(0, 4),)), [Said("n", 0, dtype="int32", memory=False)])
     with pytest.raises(CompileError, match="'n' is 1099511627776, too large for 4 bytes"):
         small(1 << 40, launch=LAUNCH)
+
+
+def test_every_second_call_replays_a_graph_on_other_contents():
+    device = Memory(doubling(), TWO)
+    kernel = kernel_of(device, [XS, OUT])
+    for call in range(6):
+        x, out = arena(np.full(32, call, np.float32)), arena(np.full(32, np.nan, np.float32))
+        kernel(x, out, launch=LAUNCH)
+        assert out.tolist() == [2.0 * call] * 32
+    assert (device.graphs, device.replays) == (1, 3)
+    kernel(x, out, launch=LAUNCH)
+    kernel(x, out, launch={**LAUNCH, "shared": 64})
+    assert device.graphs == 2, "another launch is another graph"
 
 
 def test_an_empty_grid_is_no_launch():

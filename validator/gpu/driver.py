@@ -266,6 +266,20 @@ class Device:
             _call(driver, "cuFuncSetAttribute", function.handle, kind, how.shared)
         _call(driver, "cuLaunchKernelEx", config, function.handle, parameters.address, 0)
 
+    def captured(self, work: Callable[[], None]) -> Any:
+        """What `work` queues, as a graph that can be replayed; nothing runs yet."""
+        mode = self._driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
+        _call(self._driver, "cuStreamBeginCapture", self._stream, mode)
+        try:
+            work()
+        finally:
+            graph = _call(self._driver, "cuStreamEndCapture", self._stream)
+        return _call(self._driver, "cuGraphInstantiate", graph, 0)
+
+    def replay(self, graph: Any) -> None:
+        """Queues a captured graph."""
+        _call(self._driver, "cuGraphLaunch", graph, self._stream)
+
     def _attribute(self, name: str) -> Any:
         attribute = self._driver.CUlaunchAttribute()
         attribute.id = getattr(self._driver.CUlaunchAttributeID, f"CU_LAUNCH_ATTRIBUTE_{name}")

@@ -28,7 +28,7 @@ from validator.gpu.launch import Buffer, Launchable, pack
 from validator.gpu.tensormap import encode
 from validator.manifest.contract import Role
 
-__all__ = ["DELAYS_US", "LAUNCHES", "Observation", "Trial", "observe"]
+__all__ = ["DELAYS_US", "LAUNCHES", "Observation", "Trial", "differing", "observe"]
 
 DELAYS_US = (0, 2, 5, 20, 100)
 LAUNCHES = 200
@@ -122,6 +122,13 @@ def observe(
 ) -> Observation:
     """Runs every neighbour. Raises DeviceError when the candidate or the driver fails."""
     return _Stage(device, candidate, launchable, launches).observe(tuple(delays_us))
+
+
+def differing(
+    device: Device, right: Function, candidate: Function, launchable: Launchable, launches: int = LAUNCHES
+) -> Trial:
+    """Ordinary launches of `candidate`, compared with what an ordinary launch of `right` made of the same values."""
+    return _Stage(device, right, launchable, launches).repeated(candidate)
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +232,12 @@ class _Stage:
         publishes = any(self._buffers[name].published for name in self._late)
         publisher = tuple(self._trial_publisher(d) for d in delays) if publishes else ()
         return Observation(control, late, single, reader, chain, publisher, blind)
+
+    def repeated(self, candidate: Function) -> Trial:
+        """`candidate` launched as the stage's own kernel would be, with nothing late."""
+        self._expect()
+        self._candidate = candidate
+        return self._trial_producer((), 0, self._ordinary)
 
     def _expect(self) -> None:
         """What an ordinary launch makes of the true values."""
