@@ -13,6 +13,7 @@ import numpy as np
 from validator.differential.adequacy import Visibility
 from validator.differential.cases import Case, CaseTooLarge, Inputs, cases
 from validator.differential.closeness import baseline_error, error_of
+from validator.differential.combined import combined_cases
 from validator.differential.controls import controls
 from validator.differential.device import NotRunHere
 from validator.differential.faults import Fault, FaultKind
@@ -62,8 +63,13 @@ def run_kernel(
 
 
 def planned_cases(contract: KernelContract, seed: int, count: int, first: tuple[Case, ...] = ()) -> tuple[Case, ...]:
-    """Everything that is run for a kernel, known before the first call."""
-    return tuple({c.id: c for c in (*first, *cases(contract, seed, count))}.values())
+    """Everything that is run for a kernel, known before the first call: stored cases, those by construction, those that
+    bring their values together, and random ones; of the last two `count` in all."""
+    together = combined_cases(contract, seed, count // 2)
+    made = cases(contract, seed, count - len(together))
+    constructed = (case for case in made if case.input_class != "random")
+    random = (case for case in made if case.input_class == "random")
+    return tuple({c.id: c for c in (*first, *constructed, *together, *random)}.values())
 
 
 def run_cases(

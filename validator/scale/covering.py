@@ -8,7 +8,7 @@ value that comes first. Factors that constraints bind together are enumerated, s
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, product
 from typing import Any
@@ -25,7 +25,9 @@ _BOUND = 1 << 22
 _OPEN = 1 << 27
 """Combinations of `strength` values to keep count of, at most; a byte each."""
 
-Row = dict[str, Any]
+Name = Hashable
+"""Of a factor."""
+Row = dict[Any, Any]
 
 
 class CoverError(ValidatorError):
@@ -36,9 +38,9 @@ class CoverError(ValidatorError):
 class Constraint:
     """What a row must satisfy."""
 
-    names: tuple[str, ...]
+    names: tuple[Name, ...]
     """Factors that it speaks of."""
-    holds: Callable[[Mapping[str, Any]], bool]
+    holds: Callable[[Mapping[Any, Any]], bool]
     """Gets the values of these factors."""
 
 
@@ -46,7 +48,7 @@ class Constraint:
 class Cover:
     """The rows and what they cover."""
 
-    factors: Mapping[str, Sequence[Any]]
+    factors: Mapping[Any, Sequence[Any]]
     indices: NDArray[np.int32]
     """[rows, factors]: position of each value in its factor."""
     strength: int
@@ -67,10 +69,10 @@ class Cover:
 
 
 def cover(
-    factors: Mapping[str, Sequence[Any]],
+    factors: Mapping[Any, Sequence[Any]],
     strength: int,
     constraints: Iterable[Constraint] = (),
-    always: Iterable[Mapping[str, Any]] = (),
+    always: Iterable[Mapping[Any, Any]] = (),
     exhaustive: int = 0,
 ) -> Cover:
     """Rows that cover every valid combination of `strength` values, `always` first among them.
@@ -108,7 +110,7 @@ def cover(
     return Cover(factors, indices, strength, raw, possible, total - possible)
 
 
-def _indices(factors: Mapping[str, Sequence[Any]], row: Mapping[str, Any]) -> list[int]:
+def _indices(factors: Mapping[Any, Sequence[Any]], row: Mapping[Any, Any]) -> list[int]:
     return [list(values).index(row[name]) for name, values in factors.items()]
 
 
@@ -159,7 +161,7 @@ class _Group:
         return np.array([(self._left & having).any() for having in self._having[self.factors.index(factor)]])
 
 
-def _groups(factors: Mapping[str, Sequence[Any]], constraints: Sequence[Constraint]) -> list[_Group]:
+def _groups(factors: Mapping[Any, Sequence[Any]], constraints: Sequence[Constraint]) -> list[_Group]:
     names = list(factors)
     bound: list[set[int]] = []
     for constraint in constraints:
@@ -169,12 +171,12 @@ def _groups(factors: Mapping[str, Sequence[Any]], constraints: Sequence[Constrai
     return [_enumerated(factors, sorted(b), constraints) for b in bound if b]
 
 
-def _enumerated(factors: Mapping[str, Sequence[Any]], group: list[int], constraints: Sequence[Constraint]) -> _Group:
+def _enumerated(factors: Mapping[Any, Sequence[Any]], group: list[int], constraints: Sequence[Constraint]) -> _Group:
     names = list(factors)
     sizes = [len(v) for v in factors.values()]
     shape = [sizes[i] for i in group]
     if math.prod(shape) > _BOUND:
-        listed = ", ".join(names[i] for i in group)
+        listed = ", ".join(str(names[i]) for i in group)
         hint = "give them fewer values, or bind fewer of them together"
         raise CoverError(Problem(f"the constraints bind {math.prod(shape):,} combinations together", listed, hint))
     valid = np.ones(shape, bool)
