@@ -88,7 +88,7 @@ def _regions(m: Machine, lanes: Lanes, addresses: Array, touch: Touch) -> Iterat
             at = np.flatnonzero(windows == window)
             yield from _window(m, window, threads[at], addresses[at], at, touch)
         return
-    yield _in_space(m, space, threads, addresses.astype(np.int64), None)
+    yield _in_space(m, space, threads, addresses.astype(np.int64), None, touch)
 
 
 def _window(
@@ -101,7 +101,7 @@ def _window(
         return
     space = _GENERIC.get(window << WINDOW_BITS)
     if space is not None and touch.space is Space.GENERIC:
-        yield _in_space(m, space, threads, inside, positions)
+        yield _in_space(m, space, threads, inside, positions, touch)
         return
     m.report(
         HazardKind.OUT_OF_BOUNDS, touch.index, threads, "", None,
@@ -109,7 +109,7 @@ def _window(
     )  # fmt: skip
 
 
-def _in_space(m: Machine, space: Space, threads: Array, inside: Array, positions: Array | None) -> Piece:
+def _in_space(m: Machine, space: Space, threads: Array, inside: Array, positions: Array | None, touch: Touch) -> Piece:
     """Threads that access shared, local, constant or parameter space by an address inside it."""
     if space in (Space.SHARED, Space.CLUSTER):
         region = m.shared
@@ -118,6 +118,7 @@ def _in_space(m: Machine, space: Space, threads: Array, inside: Array, positions
         if rank.any():
             inside = np.where(rank > m.cluster_size, -1, inside)
             cta = np.where(rank > 0, m.rank_to_cta(cta, rank - 1), cta)
+            m.lent.use(m, threads, cta, touch.index)
         inside = np.where(inside < 0, -1, inside & ((1 << RANK_SHIFT) - 1))
         return Piece(region, threads, _part(inside, cta, region), positions)
     if space is Space.LOCAL:

@@ -17,6 +17,7 @@ __all__ = ["FRIENDLY", "Adversary", "Plan", "draw_plan"]
 
 CLASSES = 4
 """Groups that warps or CTAs are drawn into; within one, all run together."""
+IMPATIENT = 512
 _SWITCHES = 3
 _HORIZON = 4000
 """Segments within which the order changes."""
@@ -34,6 +35,10 @@ class Plan:
     by_cta: bool = False
     """The order is drawn over CTAs, not over warps."""
     classes: int = 1
+    direction: int = 0
+    """1: the first warps of each CTA run first, -1: the last ones, 0: which run first is drawn."""
+    impatient: int = 0
+    """How often polling threads try again, all in all, before the others get their turn."""
     switches: tuple[int, ...] = ()
     """Executed segments after which the running class goes to the back."""
     copies_read_late: bool = False
@@ -53,9 +58,18 @@ FRIENDLY = Plan(late=False, flags_at_once=True, moves_noncoherent=False)
 
 
 def draw_plan(seed: int, number: int, moves_noncoherent: bool) -> Plan:
-    """Plan `number` of a series; the first is in order, later ones are biased to few and rare switches."""
+    """Plan `number` of a series: the first is in order, the next two let the first and the last warps run ahead, later
+    ones are biased to few and rare switches."""
     if number == 0:
         return Plan(seed=seed, moves_noncoherent=moves_noncoherent)
+    if number <= 2:
+        return Plan(
+            seed=seed,
+            classes=CLASSES,
+            direction=3 - 2 * number,
+            impatient=IMPATIENT,
+            moves_noncoherent=moves_noncoherent,
+        )
     rng = np.random.default_rng([seed, number])
     switches = sorted(int(2.0 ** rng.uniform(0, np.log2(_HORIZON))) for _ in range(rng.integers(0, _SWITCHES + 1)))
     return Plan(
@@ -63,6 +77,7 @@ def draw_plan(seed: int, number: int, moves_noncoherent: bool) -> Plan:
         flags_at_once=bool(rng.random() < 0.25),
         by_cta=bool(rng.random() < 0.5),
         classes=int(rng.integers(1, CLASSES + 1)),
+        impatient=int(rng.choice((0, 0, IMPATIENT))),
         switches=tuple(dict.fromkeys(switches)),
         copies_read_late=bool(rng.random() < 0.5),
         shuffled=bool(rng.random() < 0.5),
@@ -83,6 +98,11 @@ class Adversary:
         count = self.plan.classes
         if count <= 1:
             return np.zeros(ctas * per_cta, np.int64)
+        if self.plan.direction:
+            warps = per_cta // 32
+            rank = np.arange(warps) * count // warps
+            order = rank if self.plan.direction > 0 else rank[::-1]
+            return np.tile(np.repeat(order, 32), ctas)
         if self.plan.by_cta:
             return np.repeat(self._rng.integers(0, count, ctas), per_cta)
         return np.repeat(self._rng.integers(0, count, ctas * (per_cta // 32)), 32)
@@ -96,7 +116,9 @@ def smaller(plan: Plan) -> list[Plan]:
     """Plans with one liberty less, for minimising a failure."""
     simpler = [replace(plan, switches=plan.switches[:i] + plan.switches[i + 1 :]) for i in range(len(plan.switches))]
     if plan.classes > 1:
-        simpler.insert(0, replace(plan, classes=1, switches=()))
+        simpler.insert(0, replace(plan, classes=1, direction=0, switches=()))
+    if plan.impatient:
+        simpler.append(replace(plan, impatient=0))
     if plan.shuffled:
         simpler.append(replace(plan, shuffled=False))
     if plan.copies_read_late:

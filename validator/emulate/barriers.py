@@ -95,7 +95,7 @@ class Barriers:
         if barrier.expected is None:
             if len(arrived) < living:
                 return
-        elif len(np.unique(arrived >> 5)) * 32 < min(barrier.expected, -(-living // 32) * 32) or not len(arrived):
+        elif len(np.unique(arrived >> 5)) * 32 < barrier.expected:
             return
         del self._open[number, cta]
         m.version += 1

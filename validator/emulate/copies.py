@@ -301,6 +301,15 @@ class Copies:
                 barrier.seen |= seen
             m.mbarriers.complete(m, copy.barrier, copy.size)
 
+    def left(self, m: Machine, threads: Array) -> None:
+        """These threads are done: only they could have waited until their copies have read shared memory."""
+        for copy in self.bulk:
+            if copy.source.space is Space.SHARED and not copy.read and copy.thread in threads:
+                m.report(
+                    HazardKind.COPY_NOT_WAITED, copy.index, np.array([copy.thread]), copy.source.name, None,
+                    "its thread ends without waiting until the copy has read this memory, which ends with the CTA",
+                )  # fmt: skip
+
     # --- when nothing else can run ----------------------------------------------------------------------------------
 
     def deliver_next(self, m: Machine) -> bool:

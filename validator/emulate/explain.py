@@ -106,9 +106,11 @@ def _liberties(plan: Plan) -> Iterator[Step]:
         yield Step(f"{which} holds the previous step's values until a thread is ordered behind them", "launch")
     if plan.classes > 1:
         what = "CTAs" if plan.by_cta else "warps"
+        first = {1: ", the first of each CTA first", -1: ", the last of each CTA first"}.get(plan.direction, "")
         switches = f", changing places after {', '.join(map(str, plan.switches))} steps" if plan.switches else ""
         yield Step(
-            f"{what} run in {plan.classes} drawn groups, one after the other{switches} (seed {plan.seed})", "launch"
+            f"{what} run in {plan.classes} drawn groups, one after the other{first}{switches} (seed {plan.seed})",
+            "launch",
         )
 
 

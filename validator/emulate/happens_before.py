@@ -55,6 +55,11 @@ class HappensBefore:
         result: Array = found
         return result
 
+    def known_to_any(self, writer: Array, clock: Array, readers: Array) -> Array:
+        """Whether each access of another CTA happens before the latest of any of `readers`."""
+        known: Array = clock <= self.known[readers].max(axis=0)[writer // self.group]
+        return known
+
     def visible_to_async(self, writer: Array, clock: Array, reader: Array) -> Array:
         """Whether each generic write is visible to an asynchronous copy that `reader` issues now."""
         if not self.fine:

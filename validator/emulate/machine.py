@@ -20,6 +20,7 @@ from validator.emulate.copies import Copies
 from validator.emulate.happens_before import HappensBefore
 from validator.emulate.hazard import Hazard, HazardKind, Hazards, Place
 from validator.emulate.lanes import Array, Lanes
+from validator.emulate.lent import Lent
 from validator.emulate.mbarrier import Mbarriers
 from validator.emulate.memory import WINDOW_BITS, Region
 from validator.emulate.published import Published
@@ -174,6 +175,7 @@ class Machine:
                     region.earlier()
         self.barriers = Barriers(self)
         self.mbarriers = Mbarriers()
+        self.lent = Lent()
         self.copies = Copies()
         self.rows: list[Array] = [self._row(bits) for bits in code.registers]
         self.carry = np.zeros(total, bool)
@@ -191,6 +193,7 @@ class Machine:
         """Threads before a collective of their warp that others have not reached."""
         self._tried, self._fruitless, self._registers = -1, 0, 0
         """The version that polling threads last saw, and how often they found nothing new since."""
+        self.impatience = plan.impatient
         self.running = 0
         """The segment that is executed now."""
         self.executed = 0
@@ -313,7 +316,11 @@ class Machine:
 
     def send(self, segment: int, threads: Array) -> None:
         """Threads that part from their group go on here; back into a polling loop only when nothing else can run."""
-        if segment <= self.running and self.code.segments[self.running].polls:
+        back = segment <= self.running and self.code.segments[self.running].polls
+        if back and self.impatience > 0:
+            self.impatience -= 1
+            self.push(segment << 1, threads)
+        elif back:
             self.defer(segment << 1, threads)
         else:
             self.push(segment << 1, threads)
@@ -403,6 +410,8 @@ class Machine:
         self.living -= len(threads)
         self.version += 1
         self.barriers.left(self, threads)
+        self.copies.left(self, threads)
+        self.lent.left(self, threads)
         parked, self.parked = self.parked, {}
         for key, groups in parked.items():
             self.push(key, _merged(groups))
