@@ -82,6 +82,7 @@ def audit_artifacts(
     run = _Run([Artifact(*item) for item in artifacts], Settings(contracts, globs), progress, cache)
     for outcome in spread(audit_batch, run.batches(_BATCH if jobs > 1 else 4 * _BATCH), jobs, _size):
         run.take(outcome)
+    run.close()
     kernels = [kernel for file in run.files for kernel in (*file.kernels, *_settled(file, contracts))]
     skipped = [item for file in run.files for item in file.skipped]
     tools = {tool: version for file in run.files for tool, version in file.tools.items()}
@@ -211,6 +212,11 @@ class _Run:
             from validator.ordering.sass.cache import Stored
 
             self._cache.put(file.key, Stored(tuple(file.kernels), file.settled, file.tools))
+
+    def close(self) -> None:
+        """All results are in."""
+        if self._cache is not None:
+            self._cache.close()
 
     # -- cache -------------------------------------------------------------------------------------------------------
 

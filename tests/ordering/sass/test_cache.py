@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+
 import pytest
 
 from validator.manifest.contract import KernelContract
@@ -51,31 +53,26 @@ def test_whatever_a_result_rests_on_is_in_its_key(tools, tmp_path, monkeypatch):
 @pytest.mark.parametrize("damage", [b"", b"no zlib", None])
 def test_an_entry_that_does_not_read_is_a_miss(tools, tmp_path, damage):
     first = audit(tmp_path)
-    (entry,) = tmp_path.glob("??/*.z")
-    entry.write_bytes(entry.read_bytes()[:-9] if damage is None else damage)
+    with sqlite3.connect(tmp_path / "index.db") as index:
+        ((data,),) = index.execute("SELECT data FROM entries").fetchall()
+        index.execute("UPDATE entries SET data = ?", (data[:-9] if damage is None else damage,))
     assert audit(tmp_path) == first
-    assert ResultCache(tmp_path, {}).get(entry.name.partition(".")[0]) is not None
+    with sqlite3.connect(tmp_path / "index.db") as index:
+        assert index.execute("SELECT data FROM entries").fetchall() == [(data,)]
 
 
-def test_a_bomb_in_the_cache_is_a_miss(tmp_path, monkeypatch):
+def test_an_entry_that_is_none_is_a_miss(tmp_path):
     results = ResultCache(tmp_path, {})
     results.put("ab" * 32, Stored())
     assert results.get("ab" * 32) == Stored()
-    monkeypatch.setattr(module, "_LARGEST", 4)
-    assert results.get("ab" * 32) is None
+    for text in (b"{", b"[]", b'{"kernels": 3}'):
+        results._store.put(f"ordering/file/{'ab' * 32}", text)
+        assert results.get("ab" * 32) is None
 
 
 def test_what_was_skipped_is_tried_again(tools, tmp_path):
     assert audit(tmp_path, data=b"\x7fELF" + bytes(100)).skipped
-    assert not list(tmp_path.glob("??/*"))
-
-
-def test_old_entries_make_room(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "_MOST_BYTES", 1)
-    results = ResultCache(tmp_path, {})
-    results.put("ab" * 32, Stored())
-    results.put("cd" * 32, Stored())
-    assert len(list(tmp_path.glob("??/*.z"))) <= 1
+    assert not len(ResultCache(tmp_path, {})._store)
 
 
 def test_a_folder_that_cannot_be_written_is_no_error(tmp_path):

@@ -1,16 +1,14 @@
 """Audits of unchanged files, kept by what they were made from.
 
 A key covers everything an audit depends on: the file's bytes, what it is called, the contracts, the disassembler's
-versions and this program's own source. Entries are compressed JSON, checked when they are read (never unpickled); one
-that does not read is a miss. The folder must be the validator's own: who can write to it can write verdicts.
+versions and this program's own source. Entries are JSON in a `validator.scale.store`: checked when they are read, never
+unpickled; one that does not read is a miss.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-import tempfile
-import zlib
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -23,14 +21,14 @@ from pydantic import Field, TypeAdapter, ValidationError
 from validator.manifest.contract import KernelContract
 from validator.ordering.result import KernelAudit
 from validator.ordering.sass.settlement import Scan, Surveyed
+from validator.scale.store import Store
 
 __all__ = ["ResultCache", "Stored"]
 
 _CHUNK = 4 << 20
 _THREADS = 8
-_MOST_BYTES = 2 << 30
-_LARGEST = 512 << 20
-"""Bytes an entry may unpack to."""
+_KIND = "ordering/file"
+"""What its keys are told apart by in a store that others use too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +110,8 @@ class ResultCache:
     """A folder of results."""
 
     def __init__(self, folder: Path, tools: dict[str, str]) -> None:
-        """`tools`: tool → version, as far as results depend on them."""
-        self._folder = folder
+        """`tools`: tool → version, as far as results depend on them. Raises `StoreError` where others can write."""
+        self._store = Store(folder)
         self._tools = tools
 
     def key(
@@ -143,42 +141,19 @@ class ResultCache:
                 total.update(digest)
         return total.hexdigest()
 
-    def _path(self, key: str) -> Path:
-        return self._folder / key[:2] / f"{key}.json.z"
-
     def get(self, key: str) -> Stored | None:
         """None when there is no entry, or none that reads."""
-        path = self._path(key)
-        try:
-            unpacker = zlib.decompressobj()
-            raw = unpacker.decompress(path.read_bytes(), _LARGEST)
-            if unpacker.unconsumed_tail:
-                return None
-            found = _adapter().validate_json(raw).stored()
-            os.utime(path)
-        except (OSError, zlib.error, ValidationError, ValueError, IndexError):
+        raw = self._store.get(f"{_KIND}/{key}")
+        if raw is None:
             return None
-        return found
+        try:
+            return _adapter().validate_json(raw).stored()
+        except (ValidationError, ValueError, IndexError):
+            return None
 
     def put(self, key: str, stored: Stored) -> None:
         """Keeps a result. A folder that cannot be written to costs the next run time and nothing else."""
-        path = self._path(key)
-        raw = zlib.compress(_adapter().dump_json(_Entry.of(stored), exclude_defaults=True), 3)
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".", delete=False) as out:
-                out.write(raw)
-            os.replace(out.name, path)
-            self._prune()
-        except OSError:
-            return
+        self._store.put(f"{_KIND}/{key}", _adapter().dump_json(_Entry.of(stored), exclude_defaults=True))
 
-    def _prune(self) -> None:
-        """Drops what was used longest ago once the folder passes its bound."""
-        entries = [(p.stat(), p) for p in self._folder.glob("??/*.json.z")]
-        total = sum(s.st_size for s, _ in entries)
-        for stat, path in sorted(entries, key=lambda e: e[0].st_mtime):
-            if total <= _MOST_BYTES:
-                return
-            path.unlink(missing_ok=True)
-            total -= stat.st_size
+    def close(self) -> None:
+        self._store.close()
