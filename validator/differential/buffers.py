@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from validator.differential.numbers import Array, bits_of, is_float, largest
+from validator.differential.numbers import Array, bits_of, each_part, flattened, is_float, largest
 from validator.run.channel import DTYPE_NAMES, Call
 from validator.run.channel import Array as Descriptor
 from validator.run.sandbox import Worker
@@ -143,12 +143,16 @@ _CHUNK = 1 << 20
 
 def _differing(now: Array, before: Array) -> int:
     """Bytes that differ. `before` may be one byte pattern repeated."""
-    wrong = 0
-    for start in range(0, len(now), _CHUNK):
-        a, b = now[start : start + _CHUNK], before[start : start + _CHUNK]
-        if not np.array_equal(*_in_words(a, b)):
-            wrong += int(np.count_nonzero(a != b))
-    return wrong
+
+    def in_part(part: slice) -> int:
+        wrong = 0
+        for start in range(part.start, part.stop, _CHUNK):
+            a, b = (x[start : min(start + _CHUNK, part.stop)] for x in (now, before))
+            if not np.array_equal(*_in_words(a, b)):
+                wrong += int(np.count_nonzero(a != b))
+        return wrong
+
+    return sum(each_part(in_part, len(now), 1))
 
 
 def _in_words(a: Array, b: Array) -> tuple[Array, Array]:
@@ -276,7 +280,13 @@ def _fill(arena: memoryview, array: Descriptor, value: Array | Written, pattern:
     if isinstance(value, Written):
         value.write(target)
     else:
-        bits_of(target)[...] = bits_of(value)
+        there, here = bits_of(target), bits_of(value)
+        if target.ndim and array.strides == _layout(array.shape, value.dtype.itemsize, "contiguous")[0]:
+            there = there.reshape(-1)
+            here = flattened(here)
+            each_part(lambda part: np.copyto(there[part], here[part]), len(there), there.itemsize)
+        else:
+            there[...] = here
 
 
 def poisoned(array: Array | Written, which: int) -> Array:

@@ -226,22 +226,32 @@ def _alias(contract: KernelContract, name: str) -> str:
 
 
 def _poison_unused(contract: KernelContract, inputs: Inputs) -> None:
-    """NaN wherever no index points and beyond every length."""
+    """NaN wherever no index points and beyond every length, in the argument that is meant and in those of its sizes."""
     for name, (_, values) in contract.values.items():
         for kind in ("index", "lengths"):
             target = getattr(values.domain, kind)
             if target is None:
                 continue
-            other, _, axis_text = target.rpartition(".")
-            array, axis = inputs[other], int(axis_text)
-            if not isinstance(array, np.ndarray) or not is_float(array.dtype) or _used_otherwise(contract, other):
-                continue
-            if kind == "index":
-                unused = np.setdiff1d(np.arange(array.shape[axis]), np.asarray(inputs[name]).astype(np.int64))
-                array[(slice(None),) * axis + (unused,)] = np.nan
-            elif axis == 1 and np.ndim(inputs[name]) == 1:
-                beyond = np.arange(array.shape[1])[None, :] >= np.asarray(inputs[name]).astype(np.int64)[:, None]
-                array[beyond] = np.nan
+            other, _, axis = target.rpartition(".")
+            used = np.asarray(inputs[name]).astype(np.int64)
+            for padded in _alike(contract, other, int(axis)):
+                if is_float(inputs[padded].dtype) and not _used_otherwise(contract, padded):
+                    _poison_beyond(inputs[padded], int(axis), used, kind)
+
+
+def _alike(contract: KernelContract, name: str, axis: int) -> list[str]:
+    """An argument, and the inputs whose sizes are written the same up to an axis: keys and values of one cache."""
+    sizes = (contract.values[name][1].shape or ())[: axis + 1]
+    inputs = {n: v for n, (role, v) in contract.values.items() if v.shape is not None and role not in FILLED}
+    symbolic = any(isinstance(size, str) for size in sizes)
+    return [n for n, v in inputs.items() if n == name or (symbolic and (v.shape or ())[: axis + 1] == sizes)]
+
+
+def _poison_beyond(array: Array, axis: int, used: Array, kind: str) -> None:
+    if kind == "index":
+        array[(slice(None),) * axis + (np.setdiff1d(np.arange(array.shape[axis]), used),)] = np.nan
+    elif axis == 1 and used.ndim == 1:
+        array[np.arange(array.shape[1])[None, :] >= used[:, None]] = np.nan
 
 
 def _used_otherwise(contract: KernelContract, name: str) -> bool:

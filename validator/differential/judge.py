@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from validator.differential.faults import Fault, FaultKind
-from validator.differential.numbers import Array, eps_of, in_chunks, is_float, largest, smallest
+from validator.differential.numbers import Array, each_part, eps_of, in_chunks, is_float, largest, smallest
 from validator.manifest.contract import KernelContract, Tolerance
 
 __all__ = ["Expected", "Spread", "accepts", "judge", "ulp_distance", "yardstick"]
@@ -40,11 +40,28 @@ class Expected:
     """Elements that the reference does not write."""
     beyond: bool = field(init=False)
     """Some element is too large for the output's type."""
+    _bounds: dict[float, tuple[Array, Array]] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         top = largest(self.native.dtype)
         inside = all(np.all((part <= top) & (part >= -top)) for (part,) in in_chunks(self.exact))
         object.__setattr__(self, "beyond", not inside)
+
+    def bounds(self, limit: float) -> tuple[Array, Array]:
+        """Flat arrays between whose elements every error is within this many yardsticks; NaN lies between none."""
+        if limit not in self._bounds:
+            dtype = np.float64 if self.native.dtype.itemsize > 4 else np.float32
+            low, high = np.empty(self.exact.size, dtype), np.empty(self.exact.size, dtype)
+            top = largest(self.native.dtype)
+            for least, most, exact, yard, free in in_chunks(low, high, self.exact, self.yardstick, self.unspecified):
+                # Rounded inwards: what lies between them lies between the exact ones.
+                least[...] = np.nextafter((exact - limit * yard).astype(dtype), dtype(np.inf))
+                most[...] = np.nextafter((exact + limit * yard).astype(dtype), dtype(-np.inf))
+                least[free], most[free] = -np.inf, np.inf
+                if self.beyond:
+                    least[~free & ~(np.abs(exact) <= top)] = np.nan
+            self._bounds[limit] = low, high
+        return self._bounds[limit]
 
 
 @np.errstate(all="ignore")
@@ -93,11 +110,17 @@ def _plainly_right(tolerance: Tolerance, want: Expected, got: Array) -> bool:
     limit = _narrowest(tolerance)
     if not _has_short_way(tolerance, got):
         return False
-    for error, yard, free in _errors(want, got):
-        fits = error <= limit * yard
-        if not fits.all() and not np.all(free | fits):
-            return False
-    return True
+    low, high = want.bounds(limit)
+    flat = got.reshape(-1)
+
+    def inside(part: slice) -> bool:
+        for have, least, most in in_chunks(flat[part], low[part], high[part]):
+            wide = have.astype(least.dtype, copy=False)
+            if not ((wide >= least) & (wide <= most)).all():
+                return False
+        return True
+
+    return all(each_part(inside, flat.size, low.itemsize))
 
 
 def _plainly_wrong(tolerance: Tolerance, want: Expected, got: Array) -> bool:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
-from typing import Any
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from typing import Any, TypeVar
 
 import ml_dtypes
 import numpy as np
@@ -17,7 +20,9 @@ __all__ = [
     "bits_of",
     "derived",
     "dtype_of",
+    "each_part",
     "eps_of",
+    "flattened",
     "in_chunks",
     "is_float",
     "largest",
@@ -25,6 +30,7 @@ __all__ = [
 ]
 
 Array = NDArray[Any]
+_T = TypeVar("_T")
 
 
 def dtype_of(name: str) -> np.dtype[Any]:
@@ -66,12 +72,38 @@ def in_chunks(*arrays: Array) -> Iterator[tuple[Array, ...]]:
 
     An array in which one element stands for all (zero strides) stays one.
     """
-    flat = [_flat(array) for array in arrays]
+    flat = [flattened(array) for array in arrays]
     for start in range(0, arrays[0].size, CHUNK):
         yield tuple(part[start : start + CHUNK] for part in flat)
 
 
-def _flat(array: Array) -> Array:
+_LARGE = 1 << 22
+"""Bytes from which several threads share the work (numpy lets go of the interpreter meanwhile)."""
+_THREADS = min(4, os.cpu_count() or 1)
+
+
+def each_part(function: Callable[[slice], _T], count: int, size: int) -> list[_T]:
+    """The function of every stretch of `count` elements of `size` bytes, in order; large ones in several threads."""
+    parts = max(1, min(_THREADS, count * size // _LARGE + 1))
+    step = -(-max(count, 1) // parts // 64) * 64
+    stretches = [slice(start, min(start + step, count)) for start in range(0, max(count, 1), step)]
+    if len(stretches) == 1:
+        return [function(stretches[0])]
+
+    def quietly(stretch: slice) -> _T:
+        with np.errstate(all="ignore"):
+            return function(stretch)
+
+    return list(_pool().map(quietly, stretches))
+
+
+@cache
+def _pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(_THREADS, "compare")
+
+
+def flattened(array: Array) -> Array:
+    """One axis; an array in which one element stands for all stays one."""
     if array.size and not any(array.strides):
         return np.broadcast_to(array[(0,) * array.ndim], (array.size,))
     return array.reshape(-1)

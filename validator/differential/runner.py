@@ -417,11 +417,12 @@ class Runner:
 
 
 def _write_moved(array: Array, eps: float, source: Source, target: Array) -> None:
-    """Every element times 1 and a little, in the target's type."""
+    """Every element times 1 and a little."""
     for there, here in in_chunks(target, array):
         # Not plus or minus one unit: equal moves of two inputs would cancel in their difference far too often.
         moved = here.astype(np.float64) * (1.0 + eps * source.bell(here.shape))
-        there[...] = moved.astype(array.dtype) if array.itemsize > 1 else moved
+        # Where the target is wider it is not rounded again: most moves would round to none at all.
+        there[...] = moved if there.dtype != array.dtype else moved.astype(array.dtype)
 
 
 def _widened(inputs: Inputs) -> Inputs:

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from validator.differential.inputs.fill import Fill, filled, in_domain
 from validator.differential.inputs.variant import Make, Variant
-from validator.differential.numbers import Array, Source, largest, smallest
+from validator.differential.numbers import Array, Source, eps_of, largest, smallest
 
 __all__ = ["FLOATS"]
 
@@ -57,6 +57,14 @@ def _tied(fill: Fill, source: Source) -> Array:
     low, high = _span(fill)
     few = np.asarray([v for v in (0.0, 1.0, -1.0, 0.5) if low <= v <= high] or [low, high])
     return in_domain(fill, few[source.below(len(few), fill.shape)])
+
+
+def _nearly_tied(fill: Fill, source: Source) -> Array:
+    """A few values, each up to three steps of its type above itself: a key that drops low bits takes them for equal."""
+    low, high = _span(fill)
+    few = np.asarray([v for v in (1.0, -1.0, 0.5, 2.0) if low <= v <= high] or [low])
+    steps = 1.0 + eps_of(fill.dtype) * source.below(4, fill.shape)
+    return in_domain(fill, few[source.below(len(few), fill.shape)] * steps)
 
 
 def _tiny(fill: Fill, source: Source) -> Array:
@@ -140,6 +148,8 @@ FLOATS: tuple[Variant, ...] = (
     Variant("large", "I10", "is large in magnitude", _free, _large),
     Variant("peaked", "I10", "has one large value a row", lambda f: _free(f) and _axes(f), _peaked),
     Variant("tied", "I8", "holds a few values many times", _free, _tied),
+    Variant("nearly-tied", "I8", "holds values a rounding step apart",
+            lambda f: _free(f) and f.dtype.itemsize > 1, _nearly_tied),
     Variant("tiny", "I9", "has tiny blocks and subnormals", lambda f: _free(f) and _axes(f) and _has(f, 0), _tiny),
     Variant("rows", "I21", "has rows at scales from 1 to 2^-21", lambda f: _free(f) and _axes(f) and _has(f, 0), _rows),
     Variant("hot-last", "axis", "is zero but for one position of its last axis",
