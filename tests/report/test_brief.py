@@ -16,7 +16,7 @@ from validator.report.standing import by_subject, remark, said, stands
 from validator.scope.stage import GOALS as SCOPE
 from validator.verdict.compute import compute
 from validator.verdict.model import Evidence, Finding, Location, Obligation, Severity, Status, Strength, Verdict
-from validator.verdict.provenance import not_built_here
+from validator.verdict.provenance import not_built_here, not_compiled
 from validator.verdict.result import CheckResult, deciding, site, where_to_look
 
 
@@ -57,7 +57,7 @@ def test_a_refusal_names_the_rule_the_fact_its_place_and_what_mends_it() -> None
         "sm_90a: 'f' (activation) is read before the dependency wait, at fast/kda/kernel.cu:41 "
         "(fast/kda/kernel.cubin at 0x150)"
     )
-    assert told.mends == "move it below the wait"
+    assert told.next == "What mends it: move it below the wait"
     assert told.action.startswith("Do not merge")
     assert "validator waive" in told.action
 
@@ -72,7 +72,7 @@ def test_a_pass_says_what_it_rests_on_and_what_is_missing() -> None:
     told = brief(of(PATHS, replace(PATHS, id="x", strength=Strength.PTX), not_covered=("nothing was run on a GPU",)))
     assert told.happened == "Nothing that the policy asks for was refuted or left open: 2 obligations are settled"
     assert told.decided == "It rests on proof on PTX (1 obligation), read from source (1 obligation)"
-    assert told.mends == ""
+    assert told.next == ""
     assert told.gap == "nothing was run on a GPU"
     assert told.action.startswith("Judge the design and the 1 gap below")
 
@@ -203,3 +203,24 @@ def test_the_deciding_finding_is_an_open_one_of_that_obligation() -> None:
     obligation = replace(REFUTED, findings=(waived.id, warning.id, EARLY.id))
     assert deciding(of(obligation, findings=(waived, warning, EARLY, POLICY)), obligation) == EARLY
     assert deciding(of(obligation, findings=(waived, warning)), obligation) is None
+
+
+def test_a_fix_that_is_a_command_is_how_to_see_it_again() -> None:
+    again = replace(EARLY, fix="validator replay 'X' --manifest FILE")
+    told = brief(of(replace(REFUTED, findings=(again.id,)), findings=(again,)))
+    assert told.next == "To see it again: validator replay 'X' --manifest FILE"
+    assert brief(of(replace(REFUTED, findings=(again.id,)), findings=(replace(again, fix=""),))).next == ""
+
+
+def audited(kernel: str, arch: str, isa: str) -> Evidence:
+    figures: dict[str, int | float | str] = {"kernel": kernel, "arch": arch, "isa": isa}
+    return Evidence(f"{kernel}{arch}{isa}", "ordering-audit", Strength.PTX, "s", Status.PROVEN, figures=figures)
+
+
+def test_ptx_without_machine_code_is_a_gap() -> None:
+    both = [audited("k", "sm_90a", "ptx"), audited("k", "sm_90a", "sass"), audited("l", "sm_100", "sass")]
+    assert not_compiled(both) == ()
+    assert not_compiled([*both, audited("k", "sm_100a", "ptx"), audited("m", "sm_90", "ptx")]) == (
+        "what the compiler makes of the PTX of k on sm_100; m on sm_90: no machine code of it was examined",
+    )
+    assert not_compiled([replace(e, kind="differential") for e in both]) == ()

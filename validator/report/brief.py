@@ -22,8 +22,8 @@ class Brief:
     happened: str
     decided: str
     """The deciding fact, with its place."""
-    mends: str
-    """Empty where nothing has to be mended."""
+    next: str
+    """What mends it, or how to see it again, as `What mends it: …`; empty where nothing has to be mended."""
     gap: str
     """The largest one; empty where nothing is known to be missing, which hardly ever is so."""
     action: str
@@ -31,7 +31,7 @@ class Brief:
 
     def lines(self) -> tuple[tuple[str, str], ...]:
         """(what it says, the sentence), for formats that show one after the other."""
-        decided = f"{self.decided}. What mends it: {self.mends}" if self.mends else self.decided
+        decided = f"{self.decided}. {self.next}" if self.next else self.decided
         gap = self.gap or "none is known, which is no promise that there is none"
         return (
             ("What happened", self.happened),
@@ -48,7 +48,7 @@ def brief(result: CheckResult) -> Brief:
     return Brief(
         happened=_happened(result, first, finding),
         decided=_decided(result, finding, first),
-        mends=_mends(finding) if finding and result.verdict is not Verdict.PASS else "",
+        next=_next(finding) if finding and result.verdict is not Verdict.PASS else "",
         gap=largest(result),
         action=_action(result, finding),
     )
@@ -90,9 +90,12 @@ def _decided(result: CheckResult, finding: Finding | None, first: Obligation | N
     return first.reason if first is not None else "there is no obligation"
 
 
-def _mends(finding: Finding) -> str:
-    """In a sentence: the code that may follow it stands with the finding."""
-    return next((line.strip().rstrip(".:") for line in finding.fix.split("\n") if line.strip()), "")
+def _next(finding: Finding) -> str:
+    """In a sentence: the code that may follow it stands with the finding. A fix may be a command that shows it."""
+    line = next((line.strip().rstrip(".:") for line in finding.fix.split("\n") if line.strip()), "")
+    if not line:
+        return ""
+    return f"To see it again: {line}" if line.startswith("validator ") else f"What mends it: {line}"
 
 
 def _strengths(result: CheckResult) -> str:

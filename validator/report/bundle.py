@@ -14,7 +14,7 @@ from validator.report.details import counterexamples
 from validator.report.html import render_html
 from validator.report.json import check_document, to_json
 from validator.report.markdown import render_markdown
-from validator.report.story import excerpts, logs
+from validator.report.story import excerpts, logs, marked
 from validator.report.text import render_text
 from validator.verdict.attest import statement
 from validator.verdict.bundle import ENVIRONMENT, RESULT, STATEMENT, digest, dump, object_name, write_bundle
@@ -83,11 +83,9 @@ def _excerpts(result: CheckResult) -> Iterator[tuple[str, bytes]]:
     """The code around every finding that brought some."""
     for evidence in result.evidence:
         for one in excerpts(evidence):
-            lines = [
-                f"{'>' if one.finding and n == one.mark else ' '} {line}" for n, line in enumerate(one.text.split("\n"))
-            ]
-            text = "\n".join([f"{one.title or evidence.id}, {one.at}" if one.at else one.title or evidence.id, *lines])
-            yield _file("excerpts", one.finding or f"{evidence.id} {one.title}", text)
+            name = one.title or evidence.id
+            head = f"{name}, {one.at}" if one.at else name
+            yield _file("excerpts", one.finding or f"{evidence.id} {one.title}", f"{head}\n{marked(one)}")
 
 
 def _logs(result: CheckResult) -> Iterator[tuple[str, bytes]]:

@@ -34,9 +34,6 @@ __all__ = ["render_html"]
 _EXCERPTS = 100
 """Pieces of code that the page shows; the bundle holds all."""
 
-_SHARED = "isolation/paths"
-"""The evidence that brings what changes in files that belong to everybody."""
-
 _CHARTED = 40
 """Kernels whose cases are drawn: pictures of 200 would make a page that no phone opens."""
 
@@ -97,8 +94,8 @@ def render_html(result: CheckResult) -> str:
             obligations=ranked,
             remarks={o.id: standing.remark(result, o) for o in ranked},
             excerpts=_excerpts(result),
-            shared=[x for e in result.evidence if e.id == _SHARED for x in story.excerpts(e)][:_EXCERPTS],
-            shown_elsewhere={_SHARED, *(e.id for k in kernels for e in k.audits)},
+            shared=story.shared_lines(result.evidence)[:_EXCERPTS],
+            shown_elsewhere={story.SHARED, *(e.id for k in kernels for e in k.audits)},
             measured=[e for e in result.evidence if story.series(e)],
             evidence={o.id: words.evidence_of(result, o.evidence) for o in result.obligations},
             kernels=_kernels(result),
@@ -180,7 +177,7 @@ def _brought(evidence: Evidence) -> _Brought:
 
 def _excerpts(result: CheckResult) -> dict[str, tuple[story.Excerpt, list[tuple[bool, str]]]]:
     """Finding → the code around it, line by line, with the one that is meant; the first ones alone where many are."""
-    found = {e.finding: e for evidence in result.evidence for e in story.excerpts(evidence) if e.finding}
+    found = story.of_findings(result.evidence)
     wanted = [f.id for f in words.by_weight(result.findings) if f.id in found][:_EXCERPTS]
     return {
         i: (found[i], [(n == found[i].mark, line) for n, line in enumerate(found[i].text.split("\n"))]) for i in wanted

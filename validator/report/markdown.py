@@ -6,7 +6,7 @@ the page says what was cut.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from validator.report import words
@@ -14,8 +14,9 @@ from validator.report.brief import brief
 from validator.report.gaps import gaps
 from validator.report.glance import Kernel, kernels_at_a_glance
 from validator.report.standing import by_subject, remark, stands
+from validator.report.story import Excerpt, marked, of_findings, shared_lines
 from validator.text import code, fenced, markdown, shorten
-from validator.verdict.model import Finding, Obligation, Status, Verdict
+from validator.verdict.model import Finding, Obligation, Severity, Status, Verdict
 from validator.verdict.result import CheckResult, Place, where_to_look
 
 __all__ = ["BUDGET", "SIGNS", "VERDICTS", "render_markdown"]
@@ -115,6 +116,8 @@ def _head(result: CheckResult) -> str:
 def _sections(result: CheckResult) -> Iterator[_Section]:
     yield _Section("What this change is", tuple(_what(result)), 1)
     yield _Section("What it may touch", tuple(_reach(result)), 2)
+    shared = (fenced(shorten(x.text, 6000), "diff") for x in shared_lines(result.evidence))
+    yield _Section("What it changes in files that others use", tuple(shared), 5, separator="\n\n")
     places = enumerate(where_to_look(result), 1)
     yield _Section("Where to look", tuple(_place(n, p) for n, p in places), 5)
     yield _Section("Kernels at a glance", tuple(map(_kernel, kernels_at_a_glance(result))), 6, head=_KERNEL_HEAD)
@@ -125,7 +128,8 @@ def _sections(result: CheckResult) -> Iterator[_Section]:
     yield _Section("Assumptions and waivers", tuple(trust), 7)
     yield _Section("Changes since the earlier run", tuple(_bullets(result.since)), 11)
     findings = words.alike(result.findings)
-    yield _Section("Findings", tuple(map(_alike, findings)), 8, separator="\n\n")
+    around = of_findings(result.evidence)
+    yield _Section("Findings", tuple(_alike(group, around) for group in findings), 8, separator="\n\n")
     yield _Section("Claims of the author, not checked here", tuple(_claims(result)), 9)
     yield _Section("Changed files", tuple(_files(result)), 10, head=_FILE_HEAD)
     yield _Section("How to reproduce", (fenced(result.reproduce, "sh"),), 0)
@@ -204,8 +208,8 @@ def _place(number: int, spot: Place) -> str:
     return f"{number}. {code(shorten(where, 200))}: {markdown(shorten(spot.why, 400))}"
 
 
-def _alike(findings: list[Finding]) -> str:
-    """Findings with one explanation: it stands once, the places are listed."""
+def _alike(findings: list[Finding], around: Mapping[str, Excerpt]) -> str:
+    """Findings with one explanation: it stands once, the places are listed; the code of what decides stands by it."""
     first = findings[0]
     lines = [f"{_label(first)}  ", f"{_message(first)}  "]
     lines += [f"{n}. {markdown(shorten(step, 300))}" for n, step in enumerate(first.steps, 1)]
@@ -218,7 +222,9 @@ def _alike(findings: list[Finding]) -> str:
         if len(items) > _ALIKE:
             lines.append(f"- and {sum(map(len, items[_ALIKE:])):,} more")
         lines.append("")
-    return "\n".join([*lines, *_explanation(first)])
+    seen = around.get(first.id) if first.severity in (Severity.ERROR, Severity.UNPROVEN) else None
+    shown = [fenced(shorten(marked(seen), 3000)), ""] if seen else []
+    return "\n".join([*lines, *shown, *_explanation(first)])
 
 
 def _item(same: list[Finding]) -> str:

@@ -23,12 +23,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from validator.report.rows import count, drawable, mapping, number, rows, text, texts
 from validator.verdict.model import Evidence
 
 __all__ = [
+    "SHARED",
     "Excerpt",
     "Importer",
     "Lane",
@@ -43,11 +44,17 @@ __all__ = [
     "importers",
     "lanes",
     "logs",
+    "marked",
+    "of_findings",
     "outputs",
     "series",
+    "shared_lines",
     "steps",
     "tables",
 ]
+
+SHARED: Final = "isolation/paths"
+"""The evidence that brings what changes in files that belong to everybody."""
 
 _MOST = 200
 """Rows of any kind that one piece of evidence shows; the JSON document holds all."""
@@ -208,6 +215,23 @@ def excerpts(evidence: Evidence) -> tuple[Excerpt, ...]:
         for r in rows(evidence, "excerpts")
     )
     return tuple(e for e in found if e.text)
+
+
+def of_findings(evidence: Iterable[Evidence]) -> dict[str, Excerpt]:
+    """Finding → the code around it."""
+    return {x.finding: x for e in evidence for x in excerpts(e) if x.finding}
+
+
+def marked(excerpt: Excerpt) -> str:
+    """The code with `>` in front of the line that is meant; as it is where no finding means one."""
+    if not excerpt.finding:
+        return excerpt.text
+    return "\n".join(f"{'>' if n == excerpt.mark else ' '} {x}" for n, x in enumerate(excerpt.text.split("\n")))
+
+
+def shared_lines(evidence: Iterable[Evidence]) -> tuple[Excerpt, ...]:
+    """What changes in files that belong to everybody."""
+    return tuple(x for e in evidence if e.id == SHARED for x in excerpts(e) if not x.finding)
 
 
 def logs(evidence: Evidence) -> tuple[Log, ...]:

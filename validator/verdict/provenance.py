@@ -1,4 +1,4 @@
-"""Where compiled files come from: what was examined and not built here is a gap, whoever says what it was made from."""
+"""Compiled files: what was examined and not built here is a gap, and so is what a compiler has yet to make of it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from validator.verdict.model import Evidence
 
-__all__ = ["not_built_here"]
+__all__ = ["not_built_here", "not_compiled"]
 
 _NAMED = 3
 
@@ -31,6 +31,25 @@ def not_built_here(evidence: Iterable[Evidence]) -> tuple[str, ...]:
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     listed = ", ".join(names[:_NAMED])
     return (f"that the compiled code comes from the sources of this change: nothing here built {listed}{more}",)
+
+
+def not_compiled(evidence: Iterable[Evidence]) -> tuple[str, ...]:
+    """One sentence over the kernels of which PTX was examined and no machine code for that architecture."""
+    seen: dict[str, set[tuple[str, str]]] = {"ptx": set(), "sass": set()}
+    for one in evidence:
+        kernel, arch = (str(one.figures.get(key, "")) for key in ("kernel", "arch"))
+        if one.kind == "ordering-audit" and one.figures.get("isa") in seen:
+            seen[str(one.figures["isa"])].add((kernel, arch.rstrip("af")))
+    left: dict[str, list[str]] = {}
+    for kernel, arch in sorted(seen["ptx"] - seen["sass"]):
+        left.setdefault(kernel, []).append(arch)
+    if not left:
+        return ()
+    told = [f"{kernel} on {', '.join(archs)}" for kernel, archs in left.items()]
+    more = f" and {len(told) - _NAMED} more kernels" if len(told) > _NAMED else ""
+    return (
+        f"what the compiler makes of the PTX of {'; '.join(told[:_NAMED])}{more}: no machine code of it was examined",
+    )
 
 
 def _outputs(evidence: Evidence) -> list[str]:

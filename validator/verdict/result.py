@@ -202,7 +202,8 @@ def _assumed(result: CheckResult, users: Counter[str]) -> Iterator[_Ranked]:
     """Evidence that settles something and rests on what nobody proved; once for all builds of a kernel."""
     seen: set[tuple[str, ...]] = set()
     for evidence in result.evidence:
-        if not users[evidence.id] or not evidence.assumptions or not evidence.inputs or evidence.assumptions in seen:
+        carries = users[evidence.id] and evidence.assumptions and evidence.inputs and evidence.status is Status.PROVEN
+        if not carries or evidence.assumptions in seen:
             continue
         seen.add(evidence.assumptions)
         more = f" (and {len(evidence.assumptions) - 1} more)" if len(evidence.assumptions) > 1 else ""
