@@ -1,4 +1,4 @@
-"""Shared memory that other CTAs of a cluster use: it ends with its CTA, so their uses have to be ordered before that."""
+"""Shared memory that other CTAs of a cluster use: it ends with its CTA, so their uses must be ordered before that."""
 
 from __future__ import annotations
 
