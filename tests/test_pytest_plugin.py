@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 TESTS = """
 import validator.pytest
 
@@ -41,10 +43,21 @@ def wrong(x, out):
 """
 
 
-def test_a_team_can_use_the_engine_in_its_own_tests(tmp_path: Path) -> None:
+@pytest.mark.parametrize("spread", [(), ("-n", "2")], ids=["alone", "xdist"])
+def test_a_team_can_use_the_engine_in_its_own_tests(tmp_path: Path, spread: tuple[str, ...]) -> None:
     (tmp_path / "ops.py").write_text(OPS)
     (tmp_path / "test_ops.py").write_text(TESTS)
-    options = ["-q", "--strict-markers", "-p", "no:cacheprovider", "-p", "validator.pytest", "--validator-seed", "3"]
+    options = [
+        "-q",
+        "--strict-markers",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "validator.pytest",
+        "--validator-seed",
+        "3",
+        *spread,
+    ]
     command = [sys.executable, "-m", "pytest", *options]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 1, done.stdout

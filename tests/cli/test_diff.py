@@ -132,3 +132,18 @@ def test_the_bundle_of_a_check_holds_what_replay_needs(
     assert (again.code, again.err) == (1, "")
     assert "D = 1" in again.out
     assert "wrong-value" in again.out
+    # The same where there is no repository: everything that it takes lies in the bundle.
+    moved = shutil.copytree(bundle, tmp_path / "elsewhere")
+    shutil.rmtree(repo.path)
+    alone = cli("replay", str(moved / "counterexamples" / case.name))
+    assert (alone.code, alone.err, alone.out) == (1, "", again.out)
+
+
+def test_a_case_without_a_manifest_beside_it_asks_for_one(cli: Callable[..., Any], tmp_path: Path) -> None:
+    (tmp_path / "case.json").write_text(CASE)
+    ran = cli("replay", str(tmp_path / "case.json"))
+    assert ran.code == 2
+    assert "--manifest" in ran.err
+
+
+CASE = '{"schema":"validator/case/1","kernel":"row_sum","dims":[["B",1],["D",1]],"seed":1}'

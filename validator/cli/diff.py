@@ -105,12 +105,16 @@ def diff(
 
 @click.command()
 @click.argument("case", metavar="CASE")
-@_MANIFEST
+@click.option(
+    "--manifest", metavar="FILE", help="Contracts. [default: what lies beside a case of a bundle, trees included]"
+)
 @_TREE
 @_BASE
 @_DEVICE
-def replay(case: str, manifest: str, tree: str, base: str | None, device: str) -> int:
+def replay(case: str, manifest: str | None, tree: str, base: str | None, device: str) -> int:
     """Run one case again. CASE is a stored case: a file, or its one line of JSON.
+
+    A case of a bundle (`counterexamples/ID.json`) needs nothing else: what it runs lies beside it.
 
     Exit codes: 0 the candidate is right, 1 it is wrong or nothing is shown, 2 could not run, 130 interrupted.
     """
@@ -120,6 +124,8 @@ def replay(case: str, manifest: str, tree: str, base: str | None, device: str) -
     from validator.differential.text import replay_text
 
     stored = _case(case)
+    if manifest is None:
+        manifest, tree, base = _beside(case)
     matching = [c for c in _contracts(manifest, "*") if c.match == stored.kernel]
     if not matching:
         raise click.UsageError(f"{manifest}: has no kernel {stored.kernel!r}, which the case is for")
@@ -127,6 +133,14 @@ def replay(case: str, manifest: str, tree: str, base: str | None, device: str) -
         result = replay_case(matching[0], trees, stored, Device(device))
     emit(replay_text(result))
     return 0 if result.status == "passed" else 1
+
+
+def _beside(case: str) -> tuple[str, str, str]:
+    """Manifest and trees of a bundle that a case lies in."""
+    folder = Path(case).parent
+    if not case.endswith(".json") or not (folder / "manifest.toml").is_file():
+        raise click.UsageError("give --manifest FILE: no manifest lies beside the case")
+    return str(folder / "manifest.toml"), str(folder / "head"), str(folder / "base")
 
 
 def _case(argument: str) -> Case:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from validator.change.model import MAX_READ, ChangeError, Tree
+from validator.differential.sources import base_sources, head_sources
 from validator.report.details import counterexamples
 from validator.report.html import render_html
 from validator.report.json import check_document, to_json
@@ -77,6 +78,17 @@ def _counterexamples(result: CheckResult) -> Iterator[tuple[str, bytes]]:
         manifest = _read(result.change.head_tree, result.manifest_path)
         if manifest is not None and digest(manifest) == result.manifest_digest:
             yield "counterexamples/manifest.toml", manifest
+            yield from _replayable(result, {one.kernel for one in found})
+
+
+def _replayable(result: CheckResult, kernels: set[str]) -> Iterator[tuple[str, bytes]]:
+    """What those kernels' callables are loaded from, below `head` and `base`: replay needs no repository."""
+    contracts = result.manifest.kernels if result.manifest is not None else ()
+    for contract in (c for c in contracts if c.match in kernels):
+        sides = {"head": head_sources(result.change.head_tree, contract)}
+        sides["base"] = base_sources(result.change.base_tree, contract)
+        for side, files in sides.items():
+            yield from ((f"counterexamples/{side}/{path}", data) for path, data in files.items())
 
 
 def _excerpts(result: CheckResult) -> Iterator[tuple[str, bytes]]:

@@ -5,7 +5,8 @@
     environment.json   times, versions, paths: the only file that differs between two runs over the same input
     summary.html, summary.md, summary.txt
     objects/ab/cdef…   inputs, named by their sha256
-    counterexamples/   the smallest cases that fail, as `validator replay` takes them
+    counterexamples/   the smallest cases that fail, as `validator replay` takes them; manifest.toml says what
+                       they mean, head/ and base/ hold what their callables are loaded from
     excerpts/          the code around each finding, as it was disassembled or read
     logs/              what tools printed
 
