@@ -9,7 +9,7 @@ import pytest
 from tests.report.conftest import BASE
 from validator.gate.stage import GOALS as GATE
 from validator.isolation.stage import GOALS as ISOLATION
-from validator.report.brief import brief
+from validator.report.brief import brief, decision
 from validator.report.formats import render
 from validator.report.gaps import gaps, largest
 from validator.report.standing import by_subject, remark, said, stands
@@ -224,3 +224,16 @@ def test_ptx_without_machine_code_is_a_gap() -> None:
         "what the compiler makes of the PTX of k on sm_100; m on sm_90: no machine code of it was examined",
     )
     assert not_compiled([replace(e, kind="differential") for e in both]) == ()
+
+
+def test_the_commands_of_a_decision_fit_the_verdict() -> None:
+    assert decision(of(REFUTED, findings=(EARLY,))) == (
+        "validator verify BUNDLE",
+        "validator reject BUNDLE --reviewer NAME --reason TEXT",
+    )
+    open_ = Obligation("differential/k*", "it computes the same", Status.UNPROVEN, "no CPU model")
+    _, approve, _ = decision(of(PATHS, open_))
+    assert approve.endswith("--reason TEXT --accept 'differential/k*=YYYY-MM-DD'")
+    assert decision(of(PATHS))[1] == "validator approve BUNDLE --reviewer NAME --reason TEXT"
+    many = [replace(open_, id=f"differential/{n}") for n in range(30)]
+    assert decision(of(*many))[1].endswith(" …")

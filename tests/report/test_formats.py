@@ -92,7 +92,7 @@ def test_markdown_has_every_section_in_order(result: CheckResult) -> None:
         "Findings",
         "Claims of the author, not checked here",
         "Changed files",
-        "How to reproduce",
+        "How to reproduce, and how to decide",
     ]
     tables = [t for t in reader.parse(page) if t.type == "table_open"]
     assert len(tables) == 3

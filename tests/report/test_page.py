@@ -108,7 +108,7 @@ def test_the_page_says_everything_in_order(result: CheckResult) -> None:
         "Kernels and cases",
         "Assumptions, waivers, claims",
         "Changed files and evidence",
-        "How to reproduce",
+        "How to reproduce, and how to decide",
     ]
 
 

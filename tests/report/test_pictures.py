@@ -123,15 +123,17 @@ def run(*rows: dict[str, Any]) -> tuple[Case, ...]:
 
 def test_errors_are_told_beside_the_trusted_implementations_own() -> None:
     picture = errors(
-        run({"error": 0.5, "baseline": 0.3}, {"error": 3.0, "baseline": 0.4}, {"error": 0}, {"error": None})
+        run({"error": 0.5, "baseline": 0.3}, {"error": 3.0, "baseline": 0.4}, {"error": 0}, {"error": None}),
+        "run on a GPU",
     )
     assert picture is not None
+    assert picture.title == "Errors against float64, run on a GPU"
     assert picture.says.startswith(
         "Candidate: median 0.5, largest 3 over 3 cases. Trusted implementation: median 0.35, largest 0.4."
     )
     assert "Which multiple of it counts as wrong stands in no evidence" in picture.says
-    assert errors(run({"error": None})) is None
-    told = errors(run({"error": 0.5}), "A case counts as wrong beyond: 2 times the baseline's error.")
+    assert errors(run({"error": None}), "") is None
+    told = errors(run({"error": 0.5}), "", "A case counts as wrong beyond: 2 times the baseline's error.")
     assert told is not None
     assert told.says.endswith("counts as wrong beyond: 2 times the baseline's error.")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from dataclasses import dataclass
 
@@ -12,7 +13,7 @@ from validator.rules import all_rules, unwaivable
 from validator.verdict.model import Finding, Obligation, Status, Strength, Verdict
 from validator.verdict.result import CheckResult, deciding, site
 
-__all__ = ["Brief", "brief"]
+__all__ = ["Brief", "brief", "decision"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,25 @@ def brief(result: CheckResult) -> Brief:
         next=_next(finding) if finding and result.verdict is not Verdict.PASS else "",
         gap=largest(result),
         action=_action(result, finding),
+    )
+
+
+_ACCEPTED = 10
+"""Open obligations that the command names one by one."""
+
+
+def decision(result: CheckResult) -> tuple[str, ...]:
+    """Commands with which a person checks the bundle and records a decision; capitals stand for what only they know."""
+    who = "--reviewer NAME --reason TEXT"
+    if result.verdict is Verdict.FAIL:
+        return ("validator verify BUNDLE", f"validator reject BUNDLE {who}")
+    open_ = [o.id for o in by_subject(result.obligations) if o.status is Status.UNPROVEN]
+    risks = "".join(f" --accept {shlex.quote(f'{name}=YYYY-MM-DD')}" for name in open_[:_ACCEPTED])
+    more = " …" if len(open_) > _ACCEPTED else ""
+    return (
+        "validator verify BUNDLE",
+        f"validator approve BUNDLE {who}{risks}{more}",
+        f"validator reject BUNDLE {who}",
     )
 
 

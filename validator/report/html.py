@@ -16,7 +16,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from validator.report import details, standing, story, words
-from validator.report.brief import brief
+from validator.report.brief import brief, decision
 from validator.report.gaps import gaps
 from validator.report.glance import Kernel, kernels_at_a_glance
 from validator.report.pictures.blast import blast_radius
@@ -88,6 +88,7 @@ def render_html(result: CheckResult) -> str:
             manifest=result.manifest,
             scope_rows=words.scope_rows(result.manifest) if result.manifest else [],
             brief=brief(result),
+            decision=decision(result),
             gaps=gaps(result),
             covered=[o for o in ranked if o.status in (Status.PROVEN, Status.WAIVED)],
             open=[o for o in ranked if o.status in (Status.REFUTED, Status.UNPROVEN)],
@@ -221,7 +222,8 @@ def _kernel(kernel: Kernel, batch: str | None, charted: bool) -> _KernelView:
 def _charts(run: Evidence, cases: Sequence[details.Case], batch: str | None) -> tuple[Picture | None, ...]:
     limits = details.limits(run)
     said = f"A case counts as wrong beyond: {limits}." if limits else ""
-    return errors(cases, said), shapes(cases, batch, words.STRENGTHS[run.strength])
+    how = words.STRENGTHS[run.strength]
+    return errors(cases, how, said), shapes(cases, batch, how)
 
 
 def _case_rows(cases: Sequence[details.Case], fixed: Mapping[str, int]) -> Markup:

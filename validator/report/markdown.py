@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from validator.report import words
-from validator.report.brief import brief
+from validator.report.brief import brief, decision
 from validator.report.gaps import gaps
 from validator.report.glance import Kernel, kernels_at_a_glance
 from validator.report.standing import by_subject, remark, stands
@@ -132,7 +132,8 @@ def _sections(result: CheckResult) -> Iterator[_Section]:
     yield _Section("Findings", tuple(_alike(group, around) for group in findings), 8, separator="\n\n")
     yield _Section("Claims of the author, not checked here", tuple(_claims(result)), 9)
     yield _Section("Changed files", tuple(_files(result)), 10, head=_FILE_HEAD)
-    yield _Section("How to reproduce", (fenced(result.reproduce, "sh"),), 0)
+    commands = (fenced(result.reproduce, "sh"), fenced("\n".join(decision(result)), "sh"))
+    yield _Section("How to reproduce, and how to decide", commands, 0, separator="\n\n")
 
 
 def _bullets(texts: Iterable[str]) -> Iterator[str]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import TextIO
 
 from validator.report import words
-from validator.report.brief import brief
+from validator.report.brief import brief, decision
 from validator.report.gaps import gaps
 from validator.report.glance import kernels_at_a_glance
 from validator.report.standing import by_subject, remark, stands
@@ -94,6 +94,7 @@ class _Report:
         yield from self.section("waivers", self.bullets(words.waiver_line(w) for w in result.waivers))
         yield from self.section("changes since the earlier run", self.bullets(result.since))
         yield from self.section("reproduce", [f"  {visible(result.reproduce)}"])
+        yield from self.section("decide", [f"  {visible(line)}" for line in decision(result)])
 
     def section(self, title: str, body: Iterator[str] | list[str]) -> Iterator[str]:
         lines = list(body)

@@ -21,10 +21,10 @@ _BINS = tuple(range(-6, 5))
 """Powers of two of error over yardstick; the first and the last bin take what lies beyond."""
 
 
-def errors(run: Sequence[Case], limits: str = "") -> Picture | None:
+def errors(run: Sequence[Case], how: str, limits: str = "") -> Picture | None:
     """How the candidate's errors are distributed, beside the trusted implementation's own; None without figures.
 
-    `limits`: what a case may be off by before it counts as wrong, in words.
+    `how` they were run; `limits`: what a case may be off by before it counts as wrong, in words.
     """
     own = [c.error for c in run if c.error is not None]
     trusted = [c.baseline for c in run if c.baseline is not None]
@@ -53,7 +53,7 @@ def errors(run: Sequence[Case], limits: str = "") -> Picture | None:
         says += f" Trusted implementation: median {statistics.median(trusted):.3g}, largest {max(trusted):.3g}."
     says += " 1 is what an honest implementation may be off by."
     says += f" {limits}" if limits else " Which multiple of it counts as wrong stands in no evidence of this run."
-    return canvas.picture("Errors against float64", says)
+    return canvas.picture(f"Errors against float64, {how}", says)
 
 
 def _binned(values: Iterable[float]) -> Counter[int]:
@@ -84,7 +84,7 @@ def shapes(run: Sequence[Case], axis: str | None, how: str) -> Picture | None:
         f"{plural(len(run), 'case')} over {plural(len(rows), 'value or range', 'values and ranges')} of {axis} and "
         f"{plural(len(columns), 'combination')} of element types ({how}); empty cells were not run."
     )
-    title = f"Cases by {axis} and element type"
+    title = f"Cases by {axis} and element type, {how}"
     return _grid(title, says, [name for name, _ in rows], columns, cells, f"{axis} = ")
 
 
