@@ -76,5 +76,24 @@ def _left_out(result: CheckResult) -> list[tuple[str, str]]:
 
 
 def _notes(result: CheckResult) -> list[str]:
-    figures = [(e.id, e.figures) for e in result.evidence if "combinations" in e.figures]
-    return [f"{ident}: {said['combinations']}" for ident, said in figures]
+    """Out of how much the cases that bring values together were chosen."""
+    from validator.differential.combined import combinations
+
+    notes = []
+    policy, manifest = result.policy, result.manifest
+    for contract in manifest.kernels if manifest is not None and policy is not None else ():
+        cover = combinations(contract) if contract.runnable else None
+        if cover is None or policy is None:
+            continue
+        room = policy.differential.min_cases // 2
+        run = (
+            f"all {len(cover):,} are run" if len(cover) <= room else f"the first {room:,} are run (half of `min_cases`)"
+        )
+        held = (
+            f"all {cover.combinations:,}" if cover.strength == len(cover.factors) else f"{cover.combinations:,} pairs"
+        )
+        notes.append(
+            f"{contract.match}: {cover.raw:,} combinations of sizes, types, layouts and choices; {len(cover):,} cases "
+            f"hold {held} that the contract allows ({cover.impossible:,} it does not), {run}"
+        )
+    return notes

@@ -91,6 +91,7 @@ def confine_programs(limits: dict[str, int], readable: list[str], writable: list
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(PR_SET_PDEATHSIG, 9, 0, 0, 0)
     done = {"limits": _limit(limits), "namespaces": _namespaces(libc)}
+    _drop_capabilities(libc)
     done["no-new-privileges"] = _ok(libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
     return {**done, "files": _landlock(libc, readable, writable)}
 
