@@ -28,6 +28,8 @@ STATEMENT = "behind a late producer and a late reader, every kernel computes wha
 _SECONDS = 60.0
 """For one kernel; the first also starts the process."""
 _LARGEST = 512 << 20
+_PASSED = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH")
+"""What the observer's process is told of the environment."""
 
 Answer = Mapping[str, Any]
 
@@ -88,7 +90,7 @@ def _lacking() -> str:
 def _observer(folder: Path) -> Iterator[Observer]:
     from validator.gpu.watched import Watched
 
-    environment = [f"{name}={os.environ[name]}" for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ]
+    environment = [f"{name}={os.environ[name]}" for name in _PASSED if name in os.environ]
     command = [
         "/usr/bin/env",
         "-i",

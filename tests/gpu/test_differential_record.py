@@ -1,0 +1,100 @@
+"""The stored runs of `validator diff --device cuda` and of delays, roles and overhead say what they must."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fixtures.gpu.delayed import names
+from fixtures.gpu.differential import FOLDER, planned
+from validator.manifest.load import load_contract
+
+HERE = FOLDER.parent
+
+
+def stored(name: str) -> dict[str, Any]:
+    return json.loads((HERE / f"{name}.json").read_text())
+
+
+RUNS = stored("differential")["runs"]
+BUGS = tomllib.loads((FOLDER / "planted.toml").read_text())["bugs"]
+
+
+def test_every_contract_was_run():
+    assert [(run["name"], run["class"]) for run in RUNS] == [(name, kind) for name, kind, _ in planned()]
+    assert stored("differential")["device"].startswith("NVIDIA")
+
+
+def test_every_class_is_planted_and_every_compiler_is_there():
+    assert {bug["class"] for bug in BUGS} == {"I1", "I2", "I6", "I7", "I12", "I14", "I15", "I16", "I20", "I22"}
+    file = FOLDER / "contracts.toml"
+    contracts, _ = load_contract(file.read_bytes(), str(file))
+    artifacts = {c.compiled.artifact for c in contracts if c.compiled}
+    assert artifacts == {
+        "kernels/kda.cu",
+        "kernels/weights.cu",
+        "kernels/rmsnorm.sm_90a.cubin",
+        "kernels/gemv.sm_90a.cubin",
+    }
+    assert {c.trusted for c in contracts} == {"torch"}
+    named = {bug["compiled"]["artifact"] for bug in BUGS} | artifacts
+    assert all((FOLDER / "head" / artifact).is_file() for artifact in named)
+
+
+@pytest.mark.parametrize("run", [r for r in RUNS if not r["class"]], ids=lambda run: run["name"])
+def test_right_kernels_pass(run: dict[str, Any]):
+    assert (run["code"], run["verdict"]) == (0, "pass")
+    assert set(run["cases"]) <= {"passed", "void", "degenerate"}
+    assert run["cases"]["passed"] >= 40
+
+
+KINDS = {
+    "I1": "no-result", "I2": None, "I6": "wrong-nan-or-infinity", "I7": "wrong-nan-or-infinity", "I12": "no-result",
+    "I14": "depends-on-old-contents", "I15": None, "I16": None, "I20": "no-result", "I22": "wrong-value",
+}  # fmt: skip
+"""How a bug of this class shows first, where there is one way."""
+
+
+@pytest.mark.parametrize("run", [r for r in RUNS if r["class"]], ids=lambda run: run["name"])
+def test_planted_bugs_are_found(run: dict[str, Any]):
+    assert (run["code"], run["verdict"]) == (1, "fail")
+    assert run["cases"]["failed"] > 0
+    kinds = {error["kind"] for error in run["first"]["error"]}
+    assert KINDS[run["class"]] is None or KINDS[run["class"]] in kinds, kinds
+
+
+def test_delays_show_what_a_barrier_does_not_order_and_no_fixed_twin():
+    cases = stored("delayed")["cases"]
+    assert sorted(cases) == sorted(names())
+    shown = {name: case for name, case in cases.items() if case["shown"]}
+    assert set(shown) == {"h11_bad", "h19_bad"}
+    assert all(case["wrong"] == case["launches"] and len(case["where"]) == 1 for case in shown.values())
+    assert not any(case["wrong"] or case["undelayed"] for name, case in cases.items() if name.endswith("_ok"))
+
+
+def test_a_weight_that_another_kernel_writes_is_refuted_with_the_launch():
+    runs = stored("roles")["runs"]
+    assert runs["own weights"]["broken"] == []
+    (broken,) = runs["the output of the kernel before"]["broken"]
+    assert broken.endswith("`weight`, and launch 1 of step 2 (attention_weights) changed its contents")
+    first, second = runs["the output of the kernel before"]["step"]["launches"]
+    assert first["args"]["out"] == second["args"]["w"]
+
+
+def test_the_time_of_a_call_is_quoted_beside_a_launch():
+    rows = stored("overhead")["rows"]
+    assert {row["kernel"] for row in rows} == {run["name"] for run in RUNS if not run["class"]}
+    assert all(0 < row["direct_ms"] <= row["call_ms"] <= row["call_wall_ms"] for row in rows)
+    text = (HERE / "README.md").read_text()
+    for row in rows:
+        assert f"| `{row['kernel']}` | {1000 * row['direct_ms']:.1f} | {row['call_ms']:.2f} |" in text
+
+
+def test_the_readme_names_every_record():
+    text = (Path(HERE) / "README.md").read_text()
+    for file in HERE.glob("*.json"):
+        assert f"`{file.name}`" in text
