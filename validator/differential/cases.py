@@ -11,7 +11,7 @@ import itertools
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cache
 from typing import Annotated, Any
 
@@ -99,8 +99,7 @@ class Case:
     @property
     def id(self) -> str:
         """The same for the same case on any machine; says nothing of why it exists."""
-        facts = asdict(self)
-        del facts["origin"], facts["input_class"]
+        facts = {name: getattr(self, name) for name in _FACTS}
         if not self.configuration:
             del facts["configuration"]
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:12]
@@ -120,6 +119,10 @@ class Case:
 @cache
 def _adapter() -> TypeAdapter[Case]:
     return TypeAdapter(Case)
+
+
+_FACTS = tuple(field.name for field in fields(Case) if field.name not in ("origin", "input_class"))
+"""What makes a case the case it is."""
 
 
 def case_text(case: Case) -> str:
