@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ import pytest
 from fixtures.gpu.delayed import names
 from fixtures.gpu.differential import FOLDER, planned
 from validator.manifest.load import load_contract
+from validator.run.adapters import ADAPTERS
 
 HERE = FOLDER.parent
 
@@ -92,6 +95,48 @@ def test_the_time_of_a_call_is_quoted_beside_a_launch():
     text = (HERE / "README.md").read_text()
     for row in rows:
         assert f"| `{row['kernel']}` | {1000 * row['direct_ms']:.1f} | {row['call_ms']:.2f} |" in text
+
+
+def test_the_cross_check_of_the_demo_names_delay_and_argument():
+    said = {o["id"]: o for o in stored("crosscheck")["obligations"]}
+    assert said["neighbour/kda_decode"]["reason"] == (
+        "refuted statically (f), shown dynamically at ≥ 0 µs delay, argument f"
+    )
+    assert {o["status"] for o in said.values()} == {"refuted"}
+
+
+def test_racecheck_sees_one_fault_that_is_there():
+    rows = stored("sanitized")["rows"]
+    assert {row["case"] for row in rows if row["tool"] == "racecheck" and row["errors"]} == {"h17_bad"}
+    assert {row["errors"] for row in rows if row["tool"] in ("initcheck", "synccheck")} == {0}
+
+
+@pytest.mark.parametrize("name", sorted(file.stem for file in HERE.glob("*.json")))
+def test_every_record_says_when_and_on_what(name: str):
+    said = stored(name)
+    assert said["date"] >= "2026-11-29"
+    assert said["device"].startswith("NVIDIA")
+    assert said["driver"]
+
+
+def test_without_a_gpu_the_command_says_that_nothing_ran(tmp_path: Path):
+    if ADAPTERS["cuda"].lacking() == "":
+        pytest.skip("there is a GPU here")
+    command = [
+        sys.executable,
+        "-m",
+        "validator",
+        "diff",
+        "--manifest",
+        str(FOLDER / "contracts.toml"),
+        "--device",
+        "cuda",
+    ]
+    command += ["--tree", str(FOLDER / "head"), "--base", str(FOLDER / "base"), "--cases", "1", "--kernel", "rmsnorm"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=tmp_path, check=False)
+    assert done.returncode == 1
+    assert "UNPROVEN" in done.stdout
+    assert "not run here: " in done.stdout
 
 
 def test_the_readme_names_every_record():

@@ -23,6 +23,8 @@ TOOLS: tuple[Tool, ...] = ("memcheck", "racecheck", "initcheck", "synccheck")
 _SUMMARY = re.compile(r"^=+ (?:ERROR|RACECHECK) SUMMARY: (\d+) (?:error|hazard)", re.MULTILINE)
 _REPORT = re.compile(r"^=+ ((?:Error|Warning|Invalid|Uninitialized|Barrier|Program hit|Race).*)$", re.MULTILINE)
 _KEPT = 10
+_ALWAYS = ("--print-limit", "100", "--report-api-errors", "no")
+"""A driver call that fails is its caller's to handle, and says nothing about a kernel."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,7 @@ def sanitized(command: Sequence[str], tool: Tool, seconds: float = 120.0) -> San
         return NotHere("compute-sanitizer is not installed")
     try:
         done = subprocess.run(
-            [program, "--tool", tool, "--print-limit", "100", *command],
+            [program, "--tool", tool, *_ALWAYS, *command],
             capture_output=True,
             text=True,
             errors="replace",
