@@ -28,6 +28,7 @@ from validator.isolation.rules.proof import (
     SWITCH,
     TESTS,
 )
+from validator.isolation.tests_run import run_tests
 from validator.stage import StageContext
 from validator.verdict.model import Evidence, Finding, Obligation, StageResult, Status, Strength
 
@@ -68,7 +69,7 @@ def run(context: StageContext) -> StageResult:
     )
     whole = _only_what_applies(settle(context, _goals(analysis)), analysis)
     whole = replace(whole, evidence=tuple(_with_importers(e, analysis) for e in whole.evidence))
-    parts = [_off_path(context, analysis), _discovery(context), whole]
+    parts = [_off_path(context, analysis), _discovery(context), whole, run_tests(context, analysis)]
     if context.store is not None:
         keep(analysis.base, context.store)
         keep(analysis.head, context.store)
@@ -270,7 +271,7 @@ def _goals(analysis: Analysis) -> Sequence[Goal]:
                 "test files": len(analysis.coverage),
                 "assertions": sum(c.assertions for c in analysis.coverage),
             },
-            not_covered=("whether these tests pass: they are compared, not run",),
+            not_covered=("whether these tests pass: see `isolation.run_tests` in policy",),
             denial="A test of a touched shared file is gone, or asserts less than at the base.",
         ),
         Goal(

@@ -58,6 +58,8 @@ class IsolationPolicy(_Model):
     max_shared_files: Count = 5
     max_shared_lines: Count = 100
     """Lines added plus deleted, over all shared files."""
+    run_tests: Flag = False
+    """Run the base's tests of the touched shared files over the head, in a sandbox, with the switch off and on."""
     binary: Globs = ()
     """Where binary files may be added."""
     executable: Globs = ()

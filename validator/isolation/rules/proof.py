@@ -22,6 +22,7 @@ from validator.isolation.rules import (
     switch_at_import,
     switch_not_off,
     switch_not_read,
+    test_fails,
     test_weakened,
     undeclared_entry,
     wider_than_declared,
@@ -52,7 +53,7 @@ STEP: tuple[Check, ...] = (dispatch_hazard,)
 SCOPE: tuple[Check, ...] = (wider_than_declared,)
 ADDED: tuple[Check, ...] = (added_for_everybody,)
 SHIPPED: tuple[Check, ...] = (shipped_kernel_changed,)
-TESTS: tuple[Check, ...] = (test_weakened,)
+TESTS: tuple[Check, ...] = (test_weakened, test_fails)
 PROOF_RULES: tuple[Check, ...] = (
     *OFF_PATH,
     DISCOVERY,
