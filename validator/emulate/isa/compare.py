@@ -115,7 +115,7 @@ def set_(words: Words) -> Op:
     compare = _comparison(name, kind, flush)
     combine = _COMBINE[join] if join else None
     reg, out, pairs = width(kind), width(target), kind.endswith("x2")
-    if pairs and out is not RegType.B32:
+    if (pairs and target not in ("u32", "s32", kind)) or (target.endswith("x2") and target != kind):
         raise Unsupported
     element = np.dtype(np.uint16) if pairs else out.dtype
     true = element.type(0xFFFF if pairs and target in ("u32", "s32") else _TRUE[target])
