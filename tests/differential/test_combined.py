@@ -6,10 +6,12 @@ from itertools import combinations as pairs_of
 
 import pytest
 
+from validator.differential import cells
 from validator.differential.combined import combinations, combined_cases
 from validator.differential.corpus import fits
 from validator.differential.engine import planned_cases
 from validator.manifest.contract import KernelContract
+from validator.scale.store import Store
 
 KERNEL = {
     "match": "k",
@@ -71,3 +73,15 @@ def test_one_factor_alone_is_nothing_to_combine():
     ]}  # fmt: skip
     assert combinations(KernelContract.model_validate(alone)) is None
     assert combined_cases(KernelContract.model_validate(alone), 1, 10) == []
+
+
+def test_what_was_planned_once_is_the_same_from_a_store(contract, tmp_path, monkeypatch):
+    with Store(tmp_path) as store:
+        drawn = cells.planned(contract, 7, 20, (), store)
+        assert drawn == planned_cases(contract, 7, 20)
+        monkeypatch.setattr(cells, "planned_cases", lambda *asked: pytest.fail("drawn again"))
+        assert cells.planned(contract, 7, 20, (), store) == drawn
+        monkeypatch.setattr(cells, "planned_cases", lambda *asked: ())
+        assert cells.planned(contract, 8, 20, (), store) == ()
+        assert cells.planned(contract, 7, 21, (), store) == ()
+        assert cells.planned(contract, 7, 20, drawn[:1], store) == ()

@@ -18,7 +18,6 @@ def shift(x, w, out):
     for row in range(x.shape[0]):
         out[row] = x[row] + w
 """
-WRONG = FAST.replace("out[row] = x[row] + w", "out[row] = x[row] + w * 1.5")
 POLICY = """\
 schema = "validator/policy/1"
 obligations = ["gate", "isolation/paths", "scope", "ordering", "differential"]
@@ -76,11 +75,11 @@ path = "fast/*.cubin"
 """ + "".join(_KERNEL.format(name=name) for name in ("scale", "shift"))
 
 
-def build(folder: Path, *, wrong: bool = False) -> Path:
-    """The repository, with the branches `main` and `change`."""
+def build(folder: Path, *, cases: int = 60) -> Path:
+    """The repository, with the branches `main` and `change`. `cases`: that its policy asks for."""
     builder = RepositoryBuilder(folder)
     base = {
-        b"policies/fast-track.toml": Node(POLICY.encode()),
+        b"policies/fast-track.toml": Node(POLICY.replace("= 60", f"= {cases}").encode()),
         b"stock/__init__.py": Node(b""),
         b"stock/ops.py": Node(STOCK.encode()),
     }
@@ -88,7 +87,7 @@ def build(folder: Path, *, wrong: bool = False) -> Path:
     head = {
         **base,
         b"fast/__init__.py": Node(b""),
-        b"fast/model.py": Node((WRONG if wrong else FAST).encode()),
+        b"fast/model.py": Node(FAST.encode()),
         b"fast/kda_decode.sm_90a.cubin": Node(cubin.read_bytes()),
         b"rfcs/small.toml": Node(MANIFEST.encode()),
     }

@@ -6,26 +6,30 @@ one process) stays inside the cell, so a cell's result is the same whoever runs 
 
 from __future__ import annotations
 
+import hashlib
 import json
 import platform
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
-from pydantic import ConfigDict, TypeAdapter
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from validator.differential.cases import Case
 from validator.differential.device import Device
-from validator.differential.engine import is_news, run_cases
+from validator.differential.engine import is_news, planned_cases, run_cases
 from validator.differential.errors import DifferentialError
 from validator.differential.processes import Trees, runner_for
 from validator.differential.results import KernelResult
 from validator.manifest.contract import KernelContract
+from validator.own_source import own_source
 from validator.scale.cell import Cell, Content, Needs, Outcome, State, Work
+from validator.stage import Store
 
-__all__ = ["cells_of", "put_together", "run_part"]
+__all__ = ["cells_of", "planned", "put_together", "run_part"]
 
 _CASES = {Device.CPU: 64, Device.CUDA: 64, Device.PTX: 16}
 """In one cell: processes are started for it, which costs as much as a dozen cases on numpy."""
@@ -55,7 +59,7 @@ def _cases() -> TypeAdapter[tuple[Case, ...]]:
 
 
 def cells_of(
-    contract: KernelContract, device: Device, planned: Sequence[Case], trees: Trees, work: Work
+    contract: KernelContract, device: Device, wanted: Sequence[Case], trees: Trees, work: Work
 ) -> Iterator[Cell]:
     """The cells of a kernel on a device, in the order of its cases: those that tell most come first."""
     places = {"head": trees.head, "base": trees.base}
@@ -63,8 +67,8 @@ def cells_of(
         places["artifacts"] = trees.artifacts
     names = {name: work.keep(path) for name, path in places.items()}
     size = _CASES[device]
-    for number, start in enumerate(range(0, len(planned), size)):
-        cases = tuple(planned[start : start + size])
+    for number, start in enumerate(range(0, len(wanted), size)):
+        cases = tuple(wanted[start : start + size])
         payload = {
             "contract": contract.model_dump_json(),
             "device": device.value,
@@ -83,6 +87,26 @@ def cells_of(
         )
 
 
+def planned(
+    contract: KernelContract, seed: int, count: int, first: tuple[Case, ...], store: Store | None
+) -> tuple[Case, ...]:
+    """`planned_cases`, drawn once for the same contract and seed where there is a store: drawing takes its time."""
+    if store is None:
+        return planned_cases(contract, seed, count, first)
+    total = hashlib.sha256()
+    rests = (own_source(), version("hypothesis"), version("numpy"), contract.model_dump_json(), f"{seed} {count}")
+    for part in (*rests, _cases().dump_json(first).decode()):
+        total.update(hashlib.sha256(part.encode("utf-8", "surrogateescape")).digest())
+    key = f"differential/plan/{total.hexdigest()}"
+    known = store.get(key)
+    if known is not None:
+        with suppress(ValidationError):
+            return _cases().validate_json(known)
+    drawn = planned_cases(contract, seed, count, first)
+    store.put(key, _cases().dump_json(drawn))
+    return drawn
+
+
 def run_part(payload: bytes, content: Content) -> bytes:
     """The task: these cases, in fresh processes."""
     asked = json.loads(payload)
@@ -94,13 +118,13 @@ def run_part(payload: bytes, content: Content) -> bytes:
     return _ran().dump_json(_Ran(result))
 
 
-def put_together(planned: tuple[Case, ...], outcomes: Sequence[Outcome]) -> KernelResult:
+def put_together(wanted: tuple[Case, ...], outcomes: Sequence[Outcome]) -> KernelResult:
     """One result out of its cells', in their order. What has no outcome is missing, and why is said.
 
     Raises:
         DifferentialError: a cell said itself that it cannot be run.
     """
-    whole = KernelResult(planned)
+    whole = KernelResult(wanted)
     blind: set[str] = set()
     seen: set[str] = set()
     for outcome in sorted(outcomes, key=lambda o: o.cell.id):

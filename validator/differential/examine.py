@@ -10,10 +10,10 @@ from pathlib import Path
 
 from validator.change.model import read_files
 from validator.differential.cases import Case
-from validator.differential.cells import cells_of, put_together
+from validator.differential.cells import cells_of, planned, put_together
 from validator.differential.corpus import parse_cases, split
 from validator.differential.device import Candidate, devices_asked, offered
-from validator.differential.engine import planned_cases, run_cases
+from validator.differential.engine import run_cases
 from validator.differential.errors import DifferentialError
 from validator.differential.journal import journal_of
 from validator.differential.processes import Trees, runner_for
@@ -61,11 +61,12 @@ def _asked(
     for device in devices_asked(capped, context.policy.differential.min_strength):
         try:
             chosen = offered(capped, device)
-            planned = planned_cases(chosen.contract, context.seed, context.policy.differential.min_cases, first)
+            count = context.policy.differential.min_cases
+            wanted = planned(chosen.contract, context.seed, count, first, context.store)
         except ValidatorError as error:
             runs.append(_unsettled(contract, error))
         else:
-            runs.append(_Examination(context, capped, chosen, trees, planned, findings, outside))
+            runs.append(_Examination(context, capped, chosen, trees, wanted, findings, outside))
     return runs
 
 
