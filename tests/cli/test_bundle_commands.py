@@ -17,6 +17,7 @@ from tests.cli.conftest import Cli
 from tests.report.conftest import BASE
 from tests.verdict.test_attest import keys
 from validator.report.bundle import save_bundle
+from validator.report.history import Run, render_history
 from validator.verdict.compute import compute, verdict_reason
 from validator.verdict.model import Status
 from validator.verdict.result import CheckResult
@@ -169,6 +170,10 @@ def test_history_tells_what_was_proven_and_what_is_stale(cli: Cli, bundle: Path,
     stale = next(line for line in lines if line.startswith(f"    {BASE.obligations[2].id}"))
     assert "STALE: the policy lets it count until" in stale
     assert "nvdisasm 13.0" in done.out
+    assert "; 40 days old, counts until" in done.out
+    changed = [line.strip() for line in lines if "since the run before" in line]
+    assert changed[0].startswith("since the run before: the verdict was pass")
+    assert "since the run before: nvdisasm: 13.0 then, absent now" in changed
     assert cli("history", str(tmp_path), "--manifest", "other").code == 2
     assert cli("history", str(tmp_path / "bundle/objects")).code == 2
     aged = cli("verify", str(tmp_path / "old"))
@@ -183,7 +188,19 @@ def test_a_newer_toolchain_makes_proofs_stale(cli: Cli, bundle: Path, tmp_path: 
         environment=replace(BASE.environment, started=later, tools={"nvdisasm": "14.0"}),
     )
     save_bundle(newer, tmp_path / "newer")
-    assert "STALE: newer runs use other tools" in cli("history", str(tmp_path)).out
+    said = cli("history", str(tmp_path)).out
+    assert "STALE: newer runs use other tools (git: 2.39 then, absent now, nvdisasm: absent then, 14.0 now)" in said
+
+
+def test_other_tools_on_this_machine_make_proofs_stale() -> None:
+    made = replace(BASE.environment, started=NOW.isoformat(timespec="seconds"), tools={"nvdisasm": "13.0"})
+    run = Run(Path("b"), sound(environment=made), ())
+    today = NOW.date()
+    assert "STALE" not in render_history([run], today)
+    assert "STALE" not in render_history([run], today, {"nvdisasm": "13.0", "cuobjdump": "1"})
+    said = render_history([run], today, {"nvdisasm": "14.0"})
+    assert "STALE: this machine has other tools (nvdisasm: 13.0 then, 14.0 now)" in said
+    assert "0 days old" in said
 
 
 def test_a_waiver_is_a_file_that_the_policy_reads(cli: Cli, tmp_path: Path) -> None:
