@@ -51,10 +51,6 @@ class StageContext:
     """Private folder of this run, removed afterwards."""
     progress: Callable[[str], None]
     """Takes one plain line of progress."""
-    kernels: tuple[Tree, Tree] | None = None
-    """Folders of kernels as built at the base and at the head by the same toolchain; None: none were given."""
-    store: Store | None = None
-    """Results of earlier runs, kept by what they were made from; None: nothing is kept."""
     manifest_path: str | None = None
     """Path of the manifest in the head tree, as asked for with `--rfc`; None: whichever the change brings."""
     work: Work = field(default_factory=InPlace)
@@ -63,6 +59,10 @@ class StageContext:
     """Compiled files that the build stage makes of the head's sources, by name: it fills this, the audits read it."""
     journal: Path | None = None
     """Folder that keeps every finished case of every kernel, for a later run to take up; None: nothing is kept."""
+    kernels: tuple[Tree, Tree] | None = None
+    """Folders of kernels as built at the base and at the head by the same toolchain; None: none were given."""
+    store: Store | None = None
+    """Results of earlier runs, kept by what they were made from; None: nothing is kept."""
 
 
 class Stage(Protocol):
