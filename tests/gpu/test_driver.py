@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from validator.gpu.driver import Device, DeviceError, NotHere, Parameters, open_device
+from validator.gpu.driver import Device, DeviceError, Function, NotHere, Parameters, open_device
 
 
 def test_values_are_aligned_to_their_own_size():
@@ -109,3 +109,61 @@ def test_modules_load_eagerly(machine):
     machine(fake())
     open_device()
     assert os.environ["CUDA_MODULE_LOADING"] == "EAGER"
+
+
+def opened(**functions: Any) -> Device:
+    said = {
+        "cuStreamCreate": lambda flags: (Result.CUDA_SUCCESS, 7),
+        "CUstream_flags": SimpleNamespace(CU_STREAM_NON_BLOCKING=SimpleNamespace(value=1)),
+        "cuModuleLoadData": lambda image: (Result.CUDA_SUCCESS, image),
+    }
+    return Device(fake(**said, **functions), "Played", (9, 0), 13000)
+
+
+def test_parameters_are_those_of_the_compiled_kernel():
+    places = [(0, 8), (8, 24)]
+
+    def info(handle: Any, index: int) -> tuple[Any, ...]:
+        return (Result.CUDA_SUCCESS, *places[index]) if index < 2 else (Result.CUDA_ERROR_NO_DEVICE, 0, 0)
+
+    device = opened(cuFuncGetParamInfo=info)
+    assert [(p.offset, p.size) for p in device.parameters(Function("k", 1))] == places
+
+
+def test_every_kernel_of_an_image_is_listed():
+    device = opened(
+        cuModuleGetFunctionCount=lambda module: (Result.CUDA_SUCCESS, 2),
+        cuModuleEnumerateFunctions=lambda count, module: (Result.CUDA_SUCCESS, list(range(count))),
+        cuFuncGetName=lambda handle: (Result.CUDA_SUCCESS, f"k{handle}".encode()),
+    )
+    assert device.kernels(b"cubin") == (Function("k0", 0), Function("k1", 1))
+
+
+def test_a_block_is_known_where_the_kernel_was_compiled_for_one():
+    attribute = SimpleNamespace(CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK=0)
+    threads = {
+        "CUfunction_attribute": attribute,
+        "cuFuncGetAttribute": lambda what, handle: (Result.CUDA_SUCCESS, handle),
+    }
+    device = opened(**threads)
+    assert device.block_of(Function("k", 128)) == (128, 1, 1)
+    assert device.block_of(Function("k", 1024)) is None
+
+
+def test_what_is_queued_while_a_graph_is_captured_does_not_run():
+    told: list[str] = []
+
+    def note(name: str, *result: Any) -> Any:
+        return lambda *args: (told.append(name), (Result.CUDA_SUCCESS, *result))[1]
+
+    device = opened(
+        CUstreamCaptureMode=SimpleNamespace(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL=1),
+        cuStreamBeginCapture=note("begin"),
+        cuStreamEndCapture=note("end", "graph"),
+        cuGraphInstantiate=note("instantiate", "ready"),
+        cuGraphLaunch=note("launch"),
+    )
+    graph = device.captured(lambda: told.append("work"))
+    assert (graph, told) == ("ready", ["begin", "work", "end", "instantiate"])
+    device.replay(graph)
+    assert told[-1] == "launch"

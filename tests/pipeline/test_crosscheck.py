@@ -90,16 +90,21 @@ def crossed(tmp_path: Path, evidence: list[Evidence], observer: Played | None) -
         assert observer is not None
         yield observer
 
-    so_far = StageResult((Obligation("ordering/x", "", Status.PROVEN, ""),), tuple(evidence))
+    # Mangled names are the audit's: what belongs to a contract is what its own obligation rests on.
+    settled = tuple(
+        Obligation(f"ordering/{match}", "", Status.PROVEN, "", evidence=tuple(e.id for e in evidence if start in e.id))
+        for match, start in (("first*", "/_Z5first"), ("second", "/second"))
+    )
+    so_far = StageResult(settled, tuple(evidence))
     return cross_check(context, so_far, opened if observer is not None else None)
 
 
 def test_each_kernel_is_launched_from_the_build_for_this_device(tmp_path: Path):
-    observer = Played({"first_a": SHOWN, "second": SEEN})
+    observer = Played({"_Z5first_a": SHOWN, "second": SEEN})
     evidence = [
-        audited("first_a", "act"),
-        audited("first_b", arch="sm_100a"),
-        audited("first_a", isa="ptx"),
+        audited("_Z5first_a", "act"),
+        audited("_Z5first_b", arch="sm_100a"),
+        audited("_Z5first_a", isa="ptx"),
         audited("second"),
     ]
     result = crossed(tmp_path, evidence, observer)
@@ -108,7 +113,7 @@ def test_each_kernel_is_launched_from_the_build_for_this_device(tmp_path: Path):
         ("neighbour/second", Status.PROVEN),
     ]
     assert "shown dynamically at ≥ 5 µs delay, argument act" in result.obligations[0].reason
-    assert [name for name, _ in observer.asked] == ["first_a", "second"]
+    assert [name for name, _ in observer.asked] == ["_Z5first_a", "second"]
     assert observer.asked[0][1] == {"match": "first*"}
     assert [e.strength for e in result.evidence] == [Strength.GPU_RUN] * 2
     assert result.evidence[0].figures["wrong launches at most"] == 200

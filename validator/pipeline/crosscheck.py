@@ -110,11 +110,11 @@ def _not_run(reason: str) -> StageResult:
 
 
 def _of(contract: KernelContract, so_far: StageResult) -> list[_Audited]:
-    """Audits of machine code that this contract is for."""
+    """Audits of machine code that settled the obligation of this contract."""
+    own = {e for o in so_far.obligations if o.id == f"ordering/{contract.match}" for e in o.evidence}
     found = []
     for evidence in so_far.evidence:
-        figures = evidence.figures
-        if evidence.kind == "ordering-audit" and figures["isa"] == "sass" and contract.matches(str(figures["kernel"])):
+        if evidence.id in own and evidence.kind == "ordering-audit" and evidence.figures["isa"] == "sass":
             rows = (row for row in evidence.details.get("early", ()) if not row["allowed"])
             names = (name.rpartition(".")[2] for row in rows for name in row["memory"].split(" or ") if name)
             found.append(_Audited(evidence, tuple(dict.fromkeys(names))))
