@@ -239,7 +239,7 @@ def test_check_killed_at_any_moment_writes_the_identical_bundle(
     tmp_path: Path, command: Command, manifest: Callable[..., str]
 ) -> None:
     base = {
-        "policies/policy.toml": 'schema = "validator/policy/1"\nname = "p"\n[differential]\nmin_cases = 200\n',
+        "policies/policy.toml": 'schema = "validator/policy/1"\nname = "p"\n[differential]\nmin_cases = 120\n',
         "stock/ops.py": STOCK,
     }
     head = {"fast/model.py": BAD, "rfcs/kda.toml": manifest(more=KERNEL, paths='["fast/**"]')}
@@ -247,7 +247,7 @@ def test_check_killed_at_any_moment_writes_the_identical_bundle(
     first = repository.commit(nodes(base), branch="main")
     repository.commit(nodes(base | head), first, branch="change")
     words = ["check", "--base", "main", "--head", "change", "--repo", "repo", "--quiet"]
-    command(*words, "--seed", "7", "--bundle", "whole").communicate()
+    command(*words, "--seed", "7", "--bundle", "whole", "--journal", "other").communicate()
     taken_up = [*words, "--seed", "7", "--bundle", "parts", "--journal", "j"]
     killed_at_random_moments(command, taken_up, tmp_path / "j", random.Random(3))
     verified = command("verify", "parts")
