@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
+from validator.differential.device import Device, launch_of
 from validator.manifest.contract import KernelContract
 from validator.manifest.dims import Constraint, Membership, parse_constraint, parse_expression
+from validator.manifest.load import load_contract
 
 
 def contract(**changes: Any) -> KernelContract:
@@ -81,3 +85,29 @@ def test_constraints_are_interpreted_not_evaluated() -> None:
     assert not parse_constraint("T % H == 0").holds({"T": 1, "H": 0})
     assert not parse_constraint("T * T * T * T > 0").holds({"T": 1 << 40})
     assert parse_expression("2 * T - 1").value({"T": 5}) == 9
+
+
+def test_the_contract_in_the_documentation_is_one() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "differential.md").read_text()
+    (block,) = re.findall(r"```toml\n(.*?)```", text, re.S)
+    ((kernel,), _) = load_contract(block.encode(), "docs/differential.md")
+    assert {Device(name) for name in kernel.devices} == {Device.CPU, Device.PTX}
+    assert launch_of(kernel.as_compiled, {"B": 7, "D": 4096})[:4] == (7, 1, 1, 128)
+    assert all(f"`{device.value}`" in text for device in Device)
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"compiled": {"artifact": "../k.ptx", "kernel": "k"}}, "not a path inside the tree"),
+        ({"compiled": {"artifact": "k.ptx", "kernel": "k;x"}}, "not a name of a compiled kernel"),
+        ({"compiled": {"artifact": "k.ptx", "kernel": "k"}, "launch": {"grid": ["Q"]}}, "'Q' has no range"),
+        ({"configurations": {"x": [1, 2]}}, "'x' is an argument already"),
+        ({"configurations": {"block": []}}, "at least 1"),
+        ({"launches": {"argument": "rank", "count": 2}}, "no by-value argument 'rank'"),
+        ({"candidate": None, "torch": "m:f", "reference": None}, "`torch` needs a `reference`"),
+    ],
+)  # fmt: skip
+def test_ways_of_running_are_checked(changes: dict[str, Any], told: str) -> None:
+    with pytest.raises(ValidationError, match=told):
+        contract(**changes)

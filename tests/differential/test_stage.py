@@ -23,6 +23,7 @@ from validator.differential.tolerances import granted
 from validator.manifest.contract import KernelContract
 from validator.manifest.model import BatchRange, IsolationDeclaration, Manifest, ScopeDeclaration
 from validator.policy.model import DifferentialPolicy, Policy
+from validator.run.adapters import ADAPTERS
 from validator.stage import StageContext
 from validator.verdict.model import StageResult, Status, Strength
 
@@ -266,3 +267,25 @@ def test_policy_caps_what_a_manifest_asks_for(tolerance: dict[str, Any], policy:
 def test_a_run_without_results_misses_every_case() -> None:
     result = KernelResult((Case("k", (), 1), Case("k", (), 2)))
     assert len(result.missing) == 2
+
+
+COMPILED = {"artifact": "kernels/scale.ptx", "kernel": "scale"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "head", "told"),
+    [
+        ({"devices": ["cpu", "ptx"]}, {}, "names no compiled kernel"),
+        ({"compiled": COMPILED}, {}, "no file of the head"),
+        ({"compiled": COMPILED, "devices": ["cuda"]}, {"kernels/scale.ptx": "//"}, "not run here"),
+    ],
+)
+def test_a_device_that_is_asked_for_and_cannot_run_leaves_the_kernel_unproven(
+    tmp_path: Path, changes: dict[str, Any], head: dict[str, str], told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bare = {n: replace(a, gpu=False, libraries=("no_such_package",)) for n, a in ADAPTERS.items() if a.launches}
+    monkeypatch.setattr("validator.differential.device.ADAPTERS", {**ADAPTERS, **bare})
+    result = judged(tmp_path, BASE, {"fast/model.py": GOOD, **head}, **changes)
+    (obligation,) = result.obligations
+    assert obligation.status is Status.UNPROVEN
+    assert told in obligation.reason
