@@ -71,7 +71,7 @@ def test_what_no_waiver_covers_is_not_said_to_be_waivable() -> None:
 def test_a_pass_says_what_it_rests_on_and_what_is_missing() -> None:
     told = brief(of(PATHS, replace(PATHS, id="x", strength=Strength.PTX), not_covered=("nothing was run on a GPU",)))
     assert told.happened == "Nothing that the policy asks for was refuted or left open: 2 obligations are settled"
-    assert told.decided == "It rests on proof on PTX (1 obligation), read from source (1 obligation)"
+    assert told.decided == "It rests on: proof on PTX (1 obligation), read from source (1 obligation)"
     assert told.next == ""
     assert told.gap == "nothing was run on a GPU"
     assert told.action.startswith("Judge the design and the 1 gap below")

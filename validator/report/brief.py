@@ -101,7 +101,7 @@ def _more(count: int, what: str) -> str:
 
 def _decided(result: CheckResult, finding: Finding | None, first: Obligation | None) -> str:
     if result.verdict is Verdict.PASS:
-        return f"It rests on {_strengths(result)}"
+        return f"It rests on: {_strengths(result)}"
     if finding is not None:
         path, line, inside = site(result.change, finding.where)
         place = f"{path}:{line}" if line else path

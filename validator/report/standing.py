@@ -46,12 +46,12 @@ def remark(result: CheckResult, obligation: Obligation) -> str:
 
 
 def by_subject(obligations: Iterable[Obligation]) -> list[Obligation]:
-    """Refuted, then open, then settled; kernels before sources in each."""
+    """Refuted, then open, then settled, then what does not apply; kernels before sources in each."""
     return sorted(obligations, key=lambda o: (_weight(o.status), _subject(o.id), o.id))
 
 
 def _weight(status: Status) -> int:
-    return {Status.REFUTED: 0, Status.UNPROVEN: 1, Status.WAIVED: 2}.get(status, 3)
+    return (Status.REFUTED, Status.UNPROVEN, Status.WAIVED, Status.PROVEN, Status.NOT_APPLICABLE).index(status)
 
 
 def _subject(name: str) -> int:
