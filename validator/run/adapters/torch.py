@@ -32,6 +32,7 @@ _PLAIN = frozenset(
     ("float64", "float32", "float16", "int64", "int32", "int16", "int8", "uint64", "uint32", "uint16", "uint8", "bool")
 )
 """Types that both have, by the same name."""
+_COMPILERS = ("triton", "cutlass")
 _KEPT = 64
 """Device copies and returned tensors that are kept, as many as the worker keeps calls."""
 
@@ -49,7 +50,19 @@ def load(target: str, tree: str, options: Mapping[str, str]) -> Callable[..., An
     torch.set_grad_enabled(False)
     module, _, name = target.partition(":")
     function = getattr(importlib.import_module(module), name)
+    if device == "cuda" and (maker := _compiler_of(function)):
+        raise NotRunHere(
+            f"{maker} compiles a kernel when it is called, with programs that a worker may not start; name the cubin "
+            "that it makes (`compiled`)"
+        )
     return _OnDevice(function, options.get("timed") == "yes") if device == "cuda" else _OnCpu(function)
+
+
+def _compiler_of(function: Callable[..., Any]) -> str:
+    """The package whose own kernel objects stand in the callable's module; empty for torch's own operations."""
+    held = getattr(function, "__globals__", {}).values()
+    packages = (type(value).__module__.partition(".")[0] for value in held)
+    return next((package for package in packages if package in _COMPILERS), "")
 
 
 def _called(function: Callable[..., Any], args: list[Any]) -> Any:

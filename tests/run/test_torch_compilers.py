@@ -1,0 +1,54 @@
+"""A callable that compiles its kernel when it is called cannot run in a worker: that is said, and not held against it."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+import validator.run.adapters as adapters
+
+
+@pytest.fixture
+def torch_adapter(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The adapter over a torch that has a GPU and no tensors."""
+    torch: Any = ModuleType("torch")
+    torch.bfloat16 = torch.float8_e4m3fn = torch.float8_e5m2 = torch.Tensor = torch.strided = object()
+    torch.cuda = SimpleNamespace(is_available=lambda: True)
+    torch.set_num_threads = torch.set_grad_enabled = lambda value: None
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    spec = importlib.util.spec_from_file_location("torch_adapter", Path(adapters.__file__).with_name("torch.py"))
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def load(adapter: ModuleType, monkeypatch: pytest.MonkeyPatch, source: str, device: str = "cuda") -> Any:
+    module = ModuleType("new_path")
+    exec(source, vars(module))
+    monkeypatch.setitem(sys.modules, "new_path", module)
+    return adapter.load("new_path:run", ".", {"device": device})
+
+
+JIT = """
+class JITFunction: pass
+JITFunction.__module__ = "triton.runtime.jit"
+kernel = JITFunction()
+def run(x): pass
+"""
+
+
+def test_a_kernel_that_triton_compiles_when_called_is_not_run_here(torch_adapter: Any, monkeypatch: pytest.MonkeyPatch):
+    with pytest.raises(torch_adapter.NotRunHere, match=r"triton compiles .* name the cubin"):
+        load(torch_adapter, monkeypatch, JIT)
+
+
+def test_torchs_own_operations_are(torch_adapter: Any, monkeypatch: pytest.MonkeyPatch):
+    assert callable(load(torch_adapter, monkeypatch, "def run(x): pass"))
+    assert callable(load(torch_adapter, monkeypatch, JIT, "cpu"))
