@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fixtures.ordering.labels import contract_of
-from validator.gpu.recording import Recorder, broken_roles, step_of
+from validator.gpu.recording import Recorder, broken_roles, memory_of, step_of
 from validator.manifest.contract import Argument, KernelContract, Launch, Role, match_contract
 from validator.ordering.artifacts import audit_artifacts
 from validator.verdict.model import Status
@@ -77,6 +77,19 @@ def test_a_fresh_tensor_at_each_call_is_no_weight(run: Run):
         run.mix(bias=40 + 100 * step)
     (broken,) = broken_roles(run.recorder.recording)
     assert str(broken).endswith("`stable`, and launch 1 of step 2 (mix) was given other memory for it")
+
+
+def test_tensors_are_memory(run: Run):
+    class Tensor:
+        def __init__(self, address: int) -> None:
+            self.nbytes, self.data_ptr = 8, lambda: address
+
+    for step in range(2):
+        run.recorder.step()
+        memory = memory_of(h=Tensor(30), bias=Tensor(40), y=Tensor(50))
+        run.recorder.launch(MIX, "mix", memory, run.write(40, bytes([step])))
+    (broken,) = broken_roles(run.recorder.recording)
+    assert (broken.argument, broken.what) == ("bias", "contents")
 
 
 def test_one_kernel_may_run_with_several_weights_in_one_step(run: Run):

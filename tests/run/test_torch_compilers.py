@@ -1,4 +1,4 @@
-"""A callable that compiles its kernel when it is called cannot run in a worker: that is said, and not held against it."""
+"""A callable that compiles its kernel when it is called cannot run in a worker: it is said, not held against it."""
 
 from __future__ import annotations
 

@@ -11,11 +11,20 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from validator.gpu.driver import Device, Function, Launch, Parameters
 from validator.manifest.contract import KernelContract, Role, Step, StepLaunch
 
-__all__ = ["Bound", "Broken", "Launched", "Recorder", "Recording", "broken_roles", "step_of"]
+__all__ = ["Bound", "Broken", "Launched", "Recorder", "Recording", "broken_roles", "memory_of", "step_of"]
+
+
+class Tensor(Protocol):
+    """What is needed of a torch tensor."""
+
+    @property
+    def nbytes(self) -> int: ...
+    def data_ptr(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +140,11 @@ class Recorder:
     ) -> None:
         """`launch` of a kernel through the driver."""
         self.launch(contract, function.name, memory, lambda: device.launch(function, how, parameters), how.pdl)
+
+
+def memory_of(**tensors: Tensor) -> dict[str, tuple[int, int]]:
+    """Argument → (address, bytes), for `Recorder.launch` of a callable on torch tensors."""
+    return {name: (tensor.data_ptr(), tensor.nbytes) for name, tensor in tensors.items()}
 
 
 def broken_roles(recording: Recording) -> tuple[Broken, ...]:
