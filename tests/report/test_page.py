@@ -133,7 +133,15 @@ def test_any_text_does_nothing_on_the_page(hostile: Callable[[str], CheckResult]
     check_page(render_html(hostile(text)))
 
 
+def test_what_confined_the_candidate_is_said(result: CheckResult) -> None:
+    held = {"limits": "yes", "namespaces": "not on this machine", "x": 3}
+    run = replace(result.evidence[1], kind="differential", details={"confinement": held})
+    text = " ".join(" ".join(check_page(render_html(replace(result, evidence=(run,)))).text).split())
+    assert "process was confined by: limits (yes), namespaces (not on this machine)." in text
+
+
 HOSTILE_DETAILS = [
+    {"confinement": {"<b>": "<i>"}, "limits": "<u>", "excerpts": [{"text": "<s>", "finding": "<p>"}]},
     {},
     {"early": None, "cases": "x", "waits": [1, None, {}], "coverage": {}},
     {"early": [{"memory": "<script>", "role": "\x1b[2J", "allowed": "yes", "count": -1}], "accesses": [{}]},

@@ -24,6 +24,7 @@ __all__ = [
     "Wait",
     "accesses",
     "cases",
+    "confinement",
     "counterexamples",
     "coverage",
     "limits",
@@ -152,6 +153,11 @@ def coverage(evidence: Evidence) -> tuple[Covered, ...]:
         Covered(text(r, "class"), text(r, "words"), count(r, "cases"), r.get("applies") is not False, text(r, "reason"))
         for r in rows(evidence, "coverage")
     )
+
+
+def confinement(evidence: Evidence) -> dict[str, str]:
+    """What held the candidate's process in: what → `yes`, or why not; empty where nobody said."""
+    return {str(k): v for k, v in mapping(evidence.details, "confinement").items() if isinstance(v, str)}
 
 
 def limits(evidence: Evidence) -> str:

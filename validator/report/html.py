@@ -130,6 +130,7 @@ def _environment() -> Environment:
         "standing": standing,
         "brought": _brought,
         "case_rows": _case_rows,
+        "confinement": details.confinement,
         "resources": details.resources,
         "fixed_dims": _fixed,
     }
