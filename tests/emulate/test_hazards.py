@@ -145,7 +145,7 @@ def test_data_of_another_cta_is_there_behind_release_and_acquire_alone(
 ) -> None:
     body = PUBLISH.format(release=release, acquire=acquire, after=after)
     made = kernel(body, ["state", "workspace"], plan=None)
-    made.calls = seed
+    made.number = seed
     data, flag = words(2), words(1)
     if races:
         with pytest.raises(Fault, match="race"):

@@ -1,7 +1,7 @@
 """The worker's adapter for compiled PTX on a CPU: every call is one launch under a plan drawn against the kernel.
 
-The first call is in order with everything late that may be late; later calls draw schedules as well. A hazard makes
-the call raise, with its story: the candidate failed, whatever it computed.
+Which plan follows from the call's inputs: cases meet many, and a case that failed fails again. A hazard makes the call
+raise: the candidate failed, whatever it computed.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 
@@ -35,7 +36,10 @@ from validator.ordering.ptx import PtxProgram, read_ptx
 __all__ = ["Fault", "Kernel", "load"]
 
 LARGEST_FILE = 1 << 27
-_MAP_TYPES = {8: "UINT8", 16: "UINT16", 32: "UINT32", 64: "UINT64"}
+HASHED = 1 << 20
+"""Bytes of an input that decide on the plan."""
+PLANS = 64
+"""Different plans over the calls of a run."""
 
 
 class Fault(EmulateError):
@@ -123,7 +127,8 @@ class Kernel:
     seed: int = 0
     plan: Plan | None = None
     """Used for every call; None: drawn."""
-    calls: int = 0
+    number: int | None = None
+    """Which plan is drawn; None: it follows from the call's inputs, so that a case that failed fails again."""
     last: Machine | None = field(default=None, repr=False)
     """The machine of the last call, for whoever wants to look."""
 
@@ -144,9 +149,8 @@ class Kernel:
         wrong = check_shape(shape, self.program)
         if wrong:
             raise NotRunHere(wrong)
-        plan = self.plan or draw_plan(self.seed, self.calls, self.hoisted is None)
-        self.calls += 1
         given = {s.name: value for s, value in zip(self._said, args, strict=True)}
+        plan = self.plan or draw_plan(self.seed, self._number(given), self.hoisted is None)
         placed = self._place(given, plan)
         machine = self.last = Machine(self.code, shape, self._memory(given, placed, plan), plan)
         try:
@@ -158,6 +162,17 @@ class Kernel:
         faults = [h for h in machine.hazards if not h.unsettled]
         if faults:
             raise Fault(Problem(headline(faults[0], self.code.decoded)))
+
+    def _number(self, given: Mapping[str, Any]) -> int:
+        if self.number is not None:
+            return self.number
+        check = 0
+        for said, about in zip(self._said, self._about, strict=True):
+            if said.memory and about.role is not Role.OUTPUT:
+                check = crc32(
+                    np.ascontiguousarray(given[said.name]).view(np.uint8).reshape(-1)[:HASHED].tobytes(), check
+                )
+        return check % PLANS
 
     # --- memory -----------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,125 @@
+"""`--device ptx`: compiled kernels as candidates of the differential engine; `validator run` as a person runs it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+KERNELS = ROOT / "fixtures/emulate"
+PATTERNS = ROOT / "fixtures/ordering/patterns"
+
+
+def validator(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "validator", *args]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    for name in ("kernels.sm_90a.ptx", "contracts.toml", "stock.py"):
+        shutil.copy(KERNELS / name, tmp_path)
+    return tmp_path
+
+
+DIFF = ("diff", "--manifest", "contracts.toml", "--device", "ptx", "--cases", "4", "--seed", "1", "--quiet")
+
+
+@pytest.mark.slow
+def test_a_right_kernel_passes_as_ptx(tree: Path) -> None:
+    done = validator(tree, *DIFF, "--format", "json")
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr
+    assert json.loads(done.stdout)["verdict"] == "pass"
+
+
+@pytest.mark.slow
+def test_a_kernel_without_its_wait_is_refused_and_its_case_can_be_replayed(tree: Path) -> None:
+    file = tree / "kernels.sm_90a.ptx"
+    file.write_bytes(file.read_bytes().replace(b"griddepcontrol.wait;", b""))
+    done = validator(tree, *DIFF, "--format", "json")
+    assert done.returncode == 1
+    failed = next(c for c in json.loads(done.stdout)["cases"] if c["status"] == "failed")
+    assert "early-read" in json.dumps(failed)
+    again = validator(tree, "replay", failed["reproduce"], "--manifest", "contracts.toml", "--device", "ptx")
+    assert again.returncode == 1
+    assert "early-read" in again.stdout
+
+
+def run(name: str, *args: str) -> subprocess.CompletedProcess[str]:
+    return validator(PATTERNS / name, "run", "sm_90a.ptx", "--contract", "contract.toml", *args)
+
+
+def test_run_tells_the_story_of_a_fault_and_traces_a_thread_of_it() -> None:
+    done = run("bad-volatile-read-early", "--schedules", "3", "--launch", "grid=2 block=64", "--trace")
+    assert done.returncode == 1, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0] == "FAIL"
+    assert "2 CTAs of 64 threads" in lines[2]
+    assert "how it went wrong:" in lines
+    assert any("early-read: thread 0 of CTA 0 reads 'x' at byte 0" in line for line in lines)
+    assert any("the true value is" in line for line in lines)
+    assert any("'out' comes out wrong" in line for line in lines)
+    assert any("trace of thread 0 of CTA 0" in line for line in lines)
+    assert any("ld.volatile" in line and "-> 0x" in line for line in lines)
+
+
+def test_run_repeats_itself_with_the_same_seed() -> None:
+    first, second = (run("bad-try-wait-gives-up", "--seed", "9", "--format", "json") for _ in range(2))
+    assert first.stdout == second.stdout
+    document = json.loads(first.stdout)
+    assert document["schema"] == "validator/run/1"
+    assert document["verdict"] == "fail"
+    assert document["hazards"][0]["kind"] == "early-read"
+    assert len(document["story"]) <= 12
+
+
+def test_run_passes_a_right_kernel() -> None:
+    done = run("full-empty-ring", "--schedules", "4")
+    assert done.returncode == 0, done.stdout
+    assert done.stdout.startswith("PASS")
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("--launch", "grid=0"), "grid"),
+        (("--launch", "girder=1"), "girder"),
+        (("--launch", "grid=4000000000"), "grid"),
+        (("--kernel", "nothing"), "0 kernels fit"),
+        (("--contract", "absent.toml"), "absent.toml"),
+    ],
+)
+def test_what_cannot_be_run_is_an_error_of_usage(args: tuple[str, ...], said: str) -> None:
+    done = run("full-empty-ring", *args)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert not done.stdout
+
+
+@pytest.mark.parametrize("cut", [0.1, 0.5, 0.9])
+def test_a_file_that_is_cut_off_is_named_with_its_line(tmp_path: Path, cut: float) -> None:
+    data = (PATTERNS / "full-empty-ring/sm_90a.ptx").read_bytes()
+    (tmp_path / "cut.ptx").write_bytes(data[: int(len(data) * cut)])
+    shutil.copy(PATTERNS / "full-empty-ring/contract.toml", tmp_path)
+    done = validator(tmp_path, "run", "cut.ptx", "--contract", "contract.toml")
+    assert done.returncode == 2
+    assert "cut.ptx" in done.stderr
+
+
+def test_a_kernel_that_never_ends_is_stopped_and_nothing_is_claimed(tmp_path: Path) -> None:
+    (tmp_path / "loop.ptx").write_text(
+        ".version 9.0\n.target sm_90a\n.address_size 64\n.visible .entry loop(.param .u64 p)\n"
+        "{ .reg .b32 %r<2>; mov.u32 %r1, 0;\nL: add.u32 %r1, %r1, 1; bra L; }\n"
+    )
+    (tmp_path / "contract.toml").write_text(
+        'schema = "validator/manifest/1"\n[[kernels]]\nmatch = "loop"\nargs = [{ name = "out", role = "output" }]\n'
+    )
+    done = validator(tmp_path, "run", "loop.ptx", "--contract", "contract.toml", "--limit", "2")
+    assert done.returncode == 1
+    assert done.stdout.startswith("UNPROVEN")
+    assert "endless" in done.stdout
