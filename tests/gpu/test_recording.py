@@ -92,6 +92,23 @@ def test_tensors_are_memory(run: Run):
     assert (broken.argument, broken.what) == ("bias", "contents")
 
 
+def test_contents_are_read_when_every_stream_is_idle():
+    told: list[str] = []
+
+    class Device:
+        def call(self, name: str) -> None:
+            told.append(name)
+
+        def download(self, address: int, size: int) -> bytes:
+            told.append(f"{size} bytes")
+            return bytes(size)
+
+    recorder = Recorder.on(Device())  # type: ignore[arg-type]
+    recorder.launch(NORM, "norm", {"w": (20, 8)}, lambda: told.append("launch"))
+    assert told == ["cuCtxSynchronize", "8 bytes", "launch", "cuCtxSynchronize", "8 bytes"]
+    assert broken_roles(recorder.recording) == ()
+
+
 def test_one_kernel_may_run_with_several_weights_in_one_step(run: Run):
     for _ in range(2):
         run.recorder.step()
