@@ -82,3 +82,21 @@ def test_pairs_of_binary32_are_two_operations():
         single = run(f"{name}.f32", *(a, b, c)[:count])
         pair = run(f"{name}.f32x2", *(x.view(np.uint64) for x in (a, b, c)[:count]))
         assert pair.view(np.uint32).tolist() == single.tolist()
+
+
+@pytest.mark.parametrize(("kind", "greatest"), [("f16", 0x7BFF), ("bf16", 0x7F7F)])
+def test_satfinite_of_a_half_is_its_conversion_within_the_finite_numbers(kind, greatest):
+    values = np.random.default_rng(5).integers(0, 1 << 32, 4096, dtype=np.uint32)
+    values[:4] = singles(float("inf"), -float("inf"), 65519.996, -3.4e38)
+    plain, finite = (run(f"cvt.rn{words}.{kind}.f32", values) for words in ("", ".satfinite"))
+    infinite = (plain & 0x7FFF) == greatest + 1
+    assert infinite.sum() >= 2
+    assert np.array_equal(finite, np.where(infinite, (plain & 0x8000) | greatest, plain))
+    packed = run(f"cvt.rn.satfinite.{kind}x2.f32", values, values)
+    assert np.array_equal(packed, finite.astype(np.uint32) * 0x10001)
+
+
+def test_halves_convert_into_each_other_to_nearest_without_a_word():
+    halves = np.arange(1 << 16, dtype=np.uint16)
+    for pair in ("bf16.f16", "f16.bf16"):
+        assert np.array_equal(run(f"cvt.{pair}", halves), run(f"cvt.rn.{pair}", halves))

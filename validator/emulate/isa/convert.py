@@ -6,7 +6,7 @@ import numpy as np
 
 from validator.emulate.isa.integers import of_type
 from validator.emulate.isa.model import Array, Kernel, Op, operation
-from validator.emulate.isa.narrow import packed_conversion
+from validator.emulate.isa.narrow import clamped, packed_conversion
 from validator.emulate.isa.numbers import (
     BF16,
     F16,
@@ -40,14 +40,17 @@ def cvt(words: Words) -> Op:
     if (op := packed_conversion(words)) is not None:
         return op
     mode, integral = words.maybe(*MODES), words.maybe(*_INTEGRAL)
-    flush, saturate, relu = words.flag("ftz"), words.flag("sat"), words.flag("relu")
+    flush, saturate = words.flag("ftz"), words.flag("sat")
+    finite, relu = words.flag("satfinite"), words.flag("relu")
     target, source = words.take(*_INTEGERS, *_FLOATS), words.take(*_INTEGERS, *_FLOATS)
     words.end()
     if flush and "f32" not in (target, source):
         raise Unsupported
     if target in _FLOATS and source in _FLOATS:
         kernel = _float_to_float(target, source, mode, integral, flush, saturate, relu)
-    elif relu:
+        if finite:
+            kernel = _within_finite(kernel, FORMATS[target], FORMATS[source])
+    elif relu or finite:
         raise Unsupported
     elif target in _FLOATS:
         kernel = _integer_to_float(target, source, mode or "rn", saturate)
@@ -158,7 +161,7 @@ def _float_to_float(
 ) -> Kernel:
     form, of = FORMATS[target], FORMATS[source]
     whole = _INTEGRAL[integral] if integral else None
-    if (form.reg.bits < of.reg.bits or (form is not of and form.reg is of.reg)) and mode is None:
+    if form.reg.bits < of.reg.bits and mode is None:
         raise Unsupported
     if relu and form not in (F16, BF16):
         raise Unsupported
@@ -182,6 +185,13 @@ def _float_to_float(
         return _flushed_result(result, value, rounding) if flush_result else result
 
     return kernel
+
+
+def _within_finite(kernel: Kernel, form: Format, of: Format) -> Kernel:
+    """`.satfinite`: what is greater than the greatest finite number becomes that."""
+    if of is not F32 or form not in (F16, BF16):
+        raise Unsupported
+    return lambda a: kernel(clamped(form, a.view(np.float32)).view(np.uint32))
 
 
 def _flushed_result(bits: Array, value: Array, mode: str) -> Array:

@@ -9,7 +9,7 @@ from validator.emulate.isa.numbers import BF16, F16, F32, Format, rounded
 from validator.emulate.isa.small import small_conversion
 from validator.emulate.isa.words import Words
 
-__all__ = ["packed_conversion"]
+__all__ = ["clamped", "packed_conversion"]
 
 _HALVES = {"f16x2": F16, "bf16x2": BF16}
 
@@ -28,7 +28,7 @@ def _relu(form: Format, bits: Array) -> Array:
     return np.where((bits & form.sign) != 0, form.reg.dtype.type(0), bits)
 
 
-def _clamped(form: Format, value: Array) -> Array:
+def clamped(form: Format, value: Array) -> Array:
     """Within the finite numbers of `form`; NaN stays."""
     greatest = form.decode(np.array([form.finite], form.reg.dtype))
     return np.clip(value, -greatest, greatest)
@@ -42,7 +42,7 @@ def _pair(words: Words, form: Format) -> Op:
 
     def single(bits: Array) -> Array:
         value = bits.view(np.float32)
-        result = rounded(form, _clamped(form, value) if finite else value, mode)
+        result = rounded(form, clamped(form, value) if finite else value, mode)
         return _relu(form, result) if relu else result
 
     def kernel(a: Array, b: Array) -> Array:
