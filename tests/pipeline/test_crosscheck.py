@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import date
@@ -11,9 +12,11 @@ from typing import Any
 
 import pytest
 
+from validator.change.model import ChangeError
 from validator.manifest.contract import KernelContract
 from validator.pipeline import crosscheck
 from validator.pipeline.crosscheck import cross_check, judged
+from validator.report.story import series
 from validator.stage import StageContext
 from validator.verdict.model import Evidence, Obligation, StageResult, Status, Strength
 
@@ -118,6 +121,28 @@ def test_each_kernel_is_launched_from_the_build_for_this_device(tmp_path: Path):
     assert [e.strength for e in result.evidence] == [Strength.GPU_RUN] * 2
     assert result.evidence[0].figures["wrong launches at most"] == 200
     assert result.obligations[0].evidence == (result.evidence[0].id,)
+    (curve,) = series(result.evidence[0])
+    assert [(line.name, line.points) for line in curve.lines] == [("late producer", ((0.0, 0.0), (2.0, 200.0)))]
+
+
+@pytest.mark.sass
+def test_a_kernel_inside_a_library_is_taken_out_of_it(tmp_path: Path):
+    folder = Path(__file__).parents[2] / "fixtures/ordering/labelled"
+    archive = tmp_path / "kernels.zip"
+    with zipfile.ZipFile(archive, "w") as file:
+        for name in ("h01_ok", "h02_ok"):
+            file.write(folder / name / "sm_90a.cubin", f"{name}.cubin")
+
+    def read(path: str, limit: int) -> bytes:
+        if path != "kernels.zip":
+            raise ChangeError(path)
+        return archive.read_bytes()
+
+    context: Any = SimpleNamespace(change=SimpleNamespace(head_tree=SimpleNamespace(read=read)))
+    image = crosscheck._image(context, "kernels.zip!h02_ok.cubin")
+    assert image == (folder / "h02_ok/sm_90a.cubin").read_bytes()
+    assert crosscheck._image(context, "kernels.zip!nobody.cubin") is None
+    assert crosscheck._image(context, "built/here.cubin") is None
 
 
 def test_a_kernel_with_no_build_for_this_device_is_unproven(tmp_path: Path):

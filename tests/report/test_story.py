@@ -46,7 +46,7 @@ def test_everything_that_evidence_brings_is_on_the_page(strength: Strength, word
         "st.global.f32 [%rd1], %f1;",
         "Log: compute-sanitizer",
         "ERROR SUMMARY: 0 errors",
-        "What was measured in this run stands with its evidence:",
+        "Figures that were measured in this run stand with their evidence",
     ):
         assert said in text, said
     # Once with the kernel that it is about, once with the evidence that is about none.

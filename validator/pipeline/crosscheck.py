@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -153,16 +153,32 @@ def _kernel(
 
 def _asked(context: StageContext, contract: KernelContract, one: _Audited, observer: Observer) -> Answer:
     """The observer's answer about one build."""
-    try:
-        image = context.change.head_tree.read(one.artifact, _LARGEST)
-    except ChangeError:
-        return {"not_launchable": f"{one.artifact} is not a file of the head by itself"}
+    image = _image(context, one.artifact)
+    if image is None:
+        return {"not_launchable": f"{one.artifact} is not in the head"}
     with tempfile.NamedTemporaryFile(dir=context.workdir, suffix=".cubin") as file:
         file.write(image)
         file.flush()
         table = contract.model_dump(mode="json", exclude_defaults=True)
         answer: Answer = observer.ask({"image": file.name, "kernel": one.name, "contract": table})
     return answer
+
+
+def _image(context: StageContext, artifact: str) -> bytes | None:
+    """The cubin of an audited artifact: a file of the head, or a piece (`file!member`) of one; None where it is neither,
+    as what a build made here."""
+    file, _, member = artifact.partition("!")
+    try:
+        data = context.change.head_tree.read(file, _LARGEST)
+    except ChangeError:
+        return None
+    if not member:
+        return data
+    from validator.ordering.sass.containers import Found, find_binaries
+    from validator.ordering.sass.tools import Tools
+
+    pieces = (piece for piece in find_binaries(data, file, Tools.find()) if isinstance(piece, Found))
+    return next((piece.data for piece in pieces if piece.artifact == artifact), None)
 
 
 def judged(static: Status, early: tuple[str, ...], seen: Answer) -> tuple[Status, str]:
@@ -213,5 +229,20 @@ def _evidence(one: _Audited, machine: Answer, answer: Answer, status: Status, sa
             "wrong launches at most": most,
         },
         not_covered=("faults that need other neighbours, sizes or delays than these",),
-        details=dict(answer),
+        details={**answer, "series": [_curve(answer, DELAYS_US, LAUNCHES)]},
     )
+
+
+def _curve(answer: Answer, delays: Sequence[int], launches: int) -> dict[str, Any]:
+    """Wrong launches over the delay, for the summary's picture (`validator.report.story`)."""
+    kinds = (("late_producer", "late producer"), ("late_reader", "late reader"), ("publisher", "publisher"))
+    return {
+        "title": f"Wrong launches behind a neighbour, of {launches} at each delay",
+        "x": "delay, µs",
+        "y": "wrong launches",
+        "lines": [
+            {"name": name, "points": [list(point) for point in zip(delays, answer[key], strict=False)]}
+            for key, name in kinds
+            if answer[key]
+        ],
+    }
