@@ -165,8 +165,10 @@ def _asked(context: StageContext, contract: KernelContract, one: _Audited, obser
 
 
 def _image(context: StageContext, artifact: str) -> bytes | None:
-    """The cubin of an audited artifact: a file of the head, or a piece (`file!member`) of one; None where it is neither,
-    as what a build made here."""
+    """The cubin of an audited artifact: a file of the head, or a piece of one (`file!member`).
+
+    None where it is neither, as what a build made here.
+    """
     file, _, member = artifact.partition("!")
     try:
         data = context.change.head_tree.read(file, _LARGEST)
