@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 import validator.differential.runner as runner_module
 from tests.run.conftest import nodes
 from tests.support.repository import RepositoryBuilder
+from validator.build.confined import run_confined
 from validator.differential.device import candidate_of
 from validator.differential.engine import run_kernel
 from validator.differential.processes import Trees, runner_for
@@ -291,3 +293,44 @@ def test_a_claimed_speed_is_shown_as_unmeasured(tmp_path: Path, manifest: Callab
     repository.commit(nodes(base | head), first, branch="change")
     result = check(Options(tmp_path / "repo", "main", "change"), stages=())
     assert "what the author claims and nobody measured here: tokens/s for one user" in result.not_covered
+
+
+REACHES_OUT = """
+import ctypes, os, signal, struct, sys
+gate = int(sys.argv[1])
+libc = ctypes.CDLL(None, use_errno=True)
+x86 = os.uname().machine == "x86_64"
+info = ctypes.create_string_buffer(struct.pack("<iii", 9, 0, -1) + bytes(116))
+tries = {
+    "kill": lambda: libc.kill(gate, 9),
+    "kill everybody": lambda: libc.kill(-1, 9),
+    "kill the group": lambda: libc.kill(-os.getpgid(gate), 9),
+    "queue a signal": lambda: libc.syscall(129 if x86 else 138, gate, 9, info),
+    "limit": lambda: libc.syscall(302 if x86 else 261, gate, 7, struct.pack("<QQ", 3, 3), None),
+    "connect": lambda: libc.socket(1, 1, 0),
+    "leave the session": lambda: libc.setsid(),
+}
+print([name for name, attempt in tries.items() if attempt() >= 0])
+child = os.fork()
+if child == 0:
+    os._exit(7)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+child = os.fork()
+if child == 0:
+    libc.ptrace(16, gate, 0, 0)
+    os._exit(0)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGSYS)
+"""
+
+
+def test_a_compiler_in_its_sandbox_cannot_reach_the_gate(tmp_path: Path) -> None:
+    """It starts programs, as compilers do, and some run Python of the head: they must not reach out either."""
+    script = tmp_path / "script.py"
+    script.write_text(REACHES_OUT)
+    readable = [tmp_path, Path(sys.base_prefix), Path(sys.prefix)]
+    folder = tmp_path / "out"
+    folder.mkdir()
+    ran = run_confined([sys.executable, "-I", "-S", str(script), str(os.getpid())], folder, readable, 60, {})
+    if ran.enforced.get("system-calls") != "yes":
+        pytest.skip(f"system calls are not confined here: {ran.enforced}")
+    assert (ran.code, ran.said) == (0, "[]\n7\nTrue\n")

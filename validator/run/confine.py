@@ -59,6 +59,7 @@ _ARCHES: dict[str, tuple[int, dict[str, int]]] = {
 }  # fmt: skip
 _KILLED = ("fork", "vfork", "execve", "execveat", "ptrace", "process_vm_readv", "process_vm_writev")
 """No honest kernel model does these; the process ends with SIGSYS, which the gate can name."""
+_PEEKS = ("ptrace", "process_vm_readv", "process_vm_writev")
 _REFUSED = ("tkill", "pidfd_open", "pidfd_send_signal", "socket", "setsid", "setpgid", "mount", "bpf", "io_uring_setup",
             "keyctl", "perf_event_open", "unshare", "setns", "rt_sigqueueinfo", "rt_tgsigqueueinfo", "pidfd_getfd",
             "shmget", "userfaultfd", "add_key", "request_key", "setpriority", "ioprio_set", "fsopen", "open_tree",
@@ -87,13 +88,14 @@ def confine(limits: dict[str, int], readable: list[str], writable: list[str], de
 
 
 def confine_programs(limits: dict[str, int], readable: list[str], writable: list[str]) -> dict[str, str]:
-    """The same for a program that starts others, as compilers do: all but the filter of system calls."""
+    """The same for a program that starts others, as compilers do: it may, and they cannot reach the gate either."""
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(PR_SET_PDEATHSIG, 9, 0, 0, 0)
     done = {"limits": _limit(limits), "namespaces": _namespaces(libc)}
     _drop_capabilities(libc)
     done["no-new-privileges"] = _ok(libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
-    return {**done, "files": _landlock(libc, readable, writable)}
+    done["files"] = _landlock(libc, readable, writable)
+    return {**done, "system-calls": _seccomp(libc, programs=True)}
 
 
 def _ok(result: int) -> str:
@@ -183,10 +185,11 @@ def _landlock(libc: ctypes.CDLL, readable: list[str], writable: list[str]) -> st
     return "yes" if result == 0 else _ok(-1)
 
 
-def _seccomp(libc: ctypes.CDLL, local_sockets: bool = False) -> str:
+def _seccomp(libc: ctypes.CDLL, local_sockets: bool = False, programs: bool = False) -> str:
     """No new process, no other program, no peeking into other processes, no signals but to itself.
 
-    `local_sockets`: a local socket may be made; it cannot be connected.
+    `local_sockets`: a local socket may be made; it cannot be connected. `programs`: processes may be started, with the
+    same filter; they may signal one another, and not the process that started this one.
     """
     machine = platform.machine() if struct.calcsize("P") == 8 else ""
     if machine not in _ARCHES:
@@ -199,15 +202,24 @@ def _seccomp(libc: ctypes.CDLL, local_sockets: bool = False) -> str:
         code += [(at_least, 0, 1, 0x40000000), (back, 0, 0, SECCOMP_KILL)]
     refused = tuple(name for name in _REFUSED if name != "socket" or not local_sockets)
     nobody = (("connect",), SECCOMP_ERRNO | errno.ECONNREFUSED)
-    for names, action in ((_KILLED, SECCOMP_KILL), (refused, eperm), (("clone3",), enosys), nobody):
+    killed = tuple(name for name in _KILLED if not programs or name in _PEEKS)
+    hidden = () if programs else ("clone3",)
+    for names, action in ((killed, SECCOMP_KILL), (refused, eperm), (hidden, enosys), nobody):
         for name in names:
             if name in numbers:
                 code += [(equal, 0, 1, numbers[name]), (back, 0, 0, action)]
     # Threads are fine (CLONE_THREAD), processes are not; clone3 hides its flags in memory, so libc must use clone.
-    code += [(equal, 0, 4, numbers["clone"]), (load, 0, 0, 16), (all_bits, 1, 0, 0x10000), (back, 0, 0, SECCOMP_KILL)]
-    code += [(back, 0, 0, SECCOMP_ALLOW)]
+    if not programs:
+        code += [(equal, 0, 4, numbers["clone"]), (load, 0, 0, 16), (all_bits, 1, 0, 0x10000)]
+        code += [(back, 0, 0, SECCOMP_KILL), (back, 0, 0, SECCOMP_ALLOW)]
     # abort() and faults of its own still work.
-    only = {"kill": os.getpid(), "tgkill": os.getpid(), **({"socket": AF_UNIX} if local_sockets else {})}
+    own = {"kill": os.getpid(), "tgkill": os.getpid()}
+    only = {**({} if programs else own), **({"socket": AF_UNIX} if local_sockets else {})}
+    gate = [os.getppid(), -1 & 0xFFFFFFFF, -os.getpgid(os.getppid()) & 0xFFFFFFFF]
+    for name in own if programs else ():
+        code += [(equal, 0, len(gate) + 3, numbers[name]), (load, 0, 0, 16)]
+        code += [(equal, len(gate) - at, 0, target) for at, target in enumerate(gate)]
+        code += [(back, 0, 0, SECCOMP_ALLOW), (back, 0, 0, eperm)]
     for name, first in only.items():
         code += [(equal, 0, 4, numbers[name]), (load, 0, 0, 16), (equal, 1, 0, first), (back, 0, 0, eperm)]
         code += [(back, 0, 0, SECCOMP_ALLOW)]
