@@ -1,31 +1,18 @@
-"""What a load, a store or an atomic meets: bounds, old and true values, records of who was there.
+"""What a load or a store meets: old and true values, records of who was there.
 
 Every check works on all threads of an instruction at once and has a way around it for the common case.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from validator.emulate.hazard import Hazard, HazardKind
 from validator.emulate.lanes import Array, Lanes
-from validator.emulate.memory import (
-    CONST_WINDOW,
-    LOCAL_WINDOW,
-    PARAM_WINDOW,
-    POISON,
-    RANK_SHIFT,
-    SHARED_WINDOW,
-    WINDOW_BITS,
-    Region,
-    Touch,
-    gather,
-    scatter,
-    views_of,
-)
+from validator.emulate.locate import Piece, locate
+from validator.emulate.memory import Region, Touch, gather, scatter, views_of
 from validator.emulate.shadow import clocks_of, places_of, record, strong_of, threads_of
 from validator.manifest.contract import Role
 from validator.ordering.program import Space
@@ -33,146 +20,20 @@ from validator.ordering.program import Space
 if TYPE_CHECKING:
     from validator.emulate.machine import Machine
 
-__all__ = ["Piece", "atomic", "load", "locate", "racing", "report_pair", "store"]
+__all__ = [
+    "DTYPES",
+    "early_kind",
+    "initialised",
+    "load",
+    "racing",
+    "report_early",
+    "report_pair",
+    "report_piece",
+    "store",
+]
 
-_GENERIC = {
-    LOCAL_WINDOW: Space.LOCAL,
-    SHARED_WINDOW: Space.CLUSTER,
-    PARAM_WINDOW: Space.PARAM,
-    CONST_WINDOW: Space.CONST,
-}
-_OFFSET_MASK = np.uint64((1 << WINDOW_BITS) - 1)
-_DTYPES = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64, 16: np.uint64}
-
-
-class Piece:
-    """Threads of one access that meet one region."""
-
-    __slots__ = ("offsets", "positions", "region", "threads")
-
-    def __init__(self, region: Region, threads: Array, offsets: Array, positions: Array | None) -> None:
-        self.region = region
-        self.threads = threads
-        self.offsets = offsets
-        """Byte in the region, int64, aligned."""
-        self.positions = positions
-        """Which threads of the instruction these are; None: all."""
-
-    def keep(self, chosen: Array) -> Piece:
-        """The threads that a mask or an index array chooses."""
-        at = np.flatnonzero(chosen) if chosen.dtype == bool else chosen
-        positions = at if self.positions is None else self.positions[at]
-        return Piece(self.region, self.threads[at], self.offsets[at], positions)
-
-
-# --- where ----------------------------------------------------------------------------------------------------------
-
-
-def locate(m: Machine, lanes: Lanes, addresses: Array, touch: Touch) -> Iterator[Piece]:
-    """The regions that the addresses lie in; what lies nowhere, out of bounds or askew is a hazard and left out."""
-    for piece in _regions(m, lanes, addresses, touch):
-        checked = _inside(m, piece, touch)
-        if checked is not None:
-            yield checked
-
-
-def _regions(m: Machine, lanes: Lanes, addresses: Array, touch: Touch) -> Iterator[Piece]:
-    space, threads = touch.space, lanes.threads
-    if space in (Space.GLOBAL, Space.GENERIC):
-        windows = addresses >> np.uint64(WINDOW_BITS)
-        first = int(windows[0])
-        if (windows == windows[0]).all():
-            yield from _window(m, first, threads, addresses, None, touch)
-            return
-        for window in np.unique(windows).tolist():
-            at = np.flatnonzero(windows == window)
-            yield from _window(m, window, threads[at], addresses[at], at, touch)
-        return
-    yield _in_space(m, space, threads, addresses.astype(np.int64), None, touch)
-
-
-def _window(
-    m: Machine, window: int, threads: Array, addresses: Array, positions: Array | None, touch: Touch
-) -> Iterator[Piece]:
-    inside = (addresses & _OFFSET_MASK).astype(np.int64)
-    region = m.globals.get(window)
-    if region is not None:
-        yield Piece(region, threads, inside - (region.base & int(_OFFSET_MASK)), positions)
-        return
-    space = _GENERIC.get(window << WINDOW_BITS)
-    if space is not None and touch.space is Space.GENERIC:
-        yield _in_space(m, space, threads, inside, positions, touch)
-        return
-    m.report(
-        HazardKind.OUT_OF_BOUNDS, touch.index, threads, "", None,
-        f"address {int(addresses[0]):#x} belongs to no argument, variable or window",
-    )  # fmt: skip
-
-
-def _in_space(m: Machine, space: Space, threads: Array, inside: Array, positions: Array | None, touch: Touch) -> Piece:
-    """Threads that access shared, local, constant or parameter space by an address inside it."""
-    if space in (Space.SHARED, Space.CLUSTER):
-        region = m.shared
-        cta = threads // m.per_cta
-        rank = inside >> RANK_SHIFT
-        if rank.any():
-            inside = np.where(rank > m.cluster_size, -1, inside)
-            cta = np.where(rank > 0, m.rank_to_cta(cta, rank - 1), cta)
-            m.lent.use(m, threads, cta, touch.index)
-        inside = np.where(inside < 0, -1, inside & ((1 << RANK_SHIFT) - 1))
-        return Piece(region, threads, _part(inside, cta, region), positions)
-    if space is Space.LOCAL:
-        return Piece(m.local, threads, _part(inside, threads, m.local), positions)
-    return Piece(m.param if space is Space.PARAM else m.const, threads, inside, positions)
-
-
-def _part(inside: Array, owner: Array, region: Region) -> Array:
-    """Offsets of addresses in each owner's part; an address outside the part stays outside the region."""
-    wrong = (inside < 0) | (inside >= region.stride)
-    return np.where(wrong, -1, owner * region.stride + inside)
-
-
-def _inside(m: Machine, piece: Piece, touch: Touch) -> Piece | None:
-    """The piece without accesses out of bounds or askew, each reported."""
-    region, offsets, size = piece.region, piece.offsets, touch.size
-    low, high = int(offsets.min()), int(offsets.max())
-    wrong = None
-    if region.stride:
-        if low < 0 or region.begin or region.variables:
-            inside = offsets % region.stride
-            wrong = (offsets < 0) | (inside < region.begin) | (inside + size > region.limit)
-    elif low < region.begin or high + size > region.size:
-        wrong = (offsets < region.begin) | (offsets + size > region.size)
-    if wrong is not None and wrong.any():
-        _report_bounds(m, piece, wrong, touch)
-        piece = piece.keep(~wrong)
-        offsets = piece.offsets
-        if not len(offsets):
-            return None
-    if size > 1:
-        askew = (offsets & (size - 1)) != 0
-        if askew.any():
-            bad = np.flatnonzero(askew)
-            m.report(
-                HazardKind.MISALIGNED, touch.index, piece.threads[bad], region.name, int(offsets[bad[0]]),
-                f"{size} bytes at byte {int(offsets[bad[0]])}, which is no multiple of {size}",
-            )  # fmt: skip
-            piece = piece.keep(~askew)
-            if not len(piece.offsets):
-                return None
-    return piece
-
-
-def _report_bounds(m: Machine, piece: Piece, wrong: Array, touch: Touch) -> None:
-    bad = np.flatnonzero(wrong)
-    region, offset = piece.region, int(piece.offsets[bad[0]])
-    size = region.stride or region.size
-    where = f"byte {offset} of {size}" if offset >= 0 or not region.stride else f"an address outside its {size} bytes"
-    what = "writes" if touch.writes else "reads"
-    m.report(
-        HazardKind.OUT_OF_BOUNDS, touch.index, piece.threads[bad], region.name, offset,
-        f"{what} {touch.size} bytes at {where}",
-    )  # fmt: skip
+DTYPES = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64, 16: np.uint64}
+"""Raw elements by their bytes; 16 is two words."""
 
 
 # --- load -----------------------------------------------------------------------------------------------------------
@@ -184,7 +45,7 @@ def load(m: Machine, lanes: Lanes, addresses: Array, touch: Touch) -> list[Array
     if len(pieces) == 1 and pieces[0].positions is None:
         return _read(m, pieces[0], touch)
     shape = (lanes.count, 2) if touch.width == 16 else (lanes.count,)
-    found = [np.full(shape, np.uint64(0xFFFFFFFFFFFFFFFF)).astype(_DTYPES[touch.width]) for _ in range(touch.count)]
+    found = [np.full(shape, np.uint64(0xFFFFFFFFFFFFFFFF)).astype(DTYPES[touch.width]) for _ in range(touch.count)]
     for piece in pieces:
         positions = slice(None) if piece.positions is None else piece.positions
         for whole, part in zip(found, _read(m, piece, touch), strict=True):
@@ -227,12 +88,12 @@ def _late(m: Machine, piece: Piece, touch: Touch, values: list[Array]) -> list[A
                 if touch.hoisted
                 else "the compiler may load it before the wait"
             )
-            _report_early(m, piece, rest, touch, kind, f"{why}: it then holds the previous step's value")
+            report_early(m, piece, rest, touch, kind, f"{why}: it then holds the previous step's value")
         if unseen.any():
-            _report_early(m, piece, unseen, touch, _early_kind(region, touch), "")
+            report_early(m, piece, unseen, touch, early_kind(region, touch), "")
         old = np.ones(len(unseen), bool)
     elif unseen.any():
-        _report_early(m, piece, unseen, touch, _early_kind(region, touch), "")
+        report_early(m, piece, unseen, touch, early_kind(region, touch), "")
         old = unseen
     else:
         return values
@@ -242,7 +103,7 @@ def _late(m: Machine, piece: Piece, touch: Touch, values: list[Array]) -> list[A
     return found
 
 
-def _early_kind(region: Region, touch: Touch) -> HazardKind:
+def early_kind(region: Region, touch: Touch) -> HazardKind:
     if not region.late & 1:
         return HazardKind.NOT_ACQUIRED
     if not region.declared:
@@ -254,7 +115,7 @@ def _early_kind(region: Region, touch: Touch) -> HazardKind:
     return HazardKind.EARLY_WRITE if touch.writes else HazardKind.EARLY_READ
 
 
-def _report_early(m: Machine, piece: Piece, mask: Array, touch: Touch, kind: HazardKind, detail: str) -> None:
+def report_early(m: Machine, piece: Piece, mask: Array, touch: Touch, kind: HazardKind, detail: str) -> None:
     at = np.flatnonzero(mask)
     m.report(kind, touch.index, piece.threads[at], piece.region.name, int(piece.offsets[at[0]]), detail)
 
@@ -275,14 +136,14 @@ def _coherent(m: Machine, piece: Piece, touch: Touch, values: list[Array]) -> li
         granules = shadow.granules(piece.offsets, touch.size)
         writers = shadow.writer[granules]
         if not region.initialised:
-            _initialised(m, piece, touch, writers)
+            initialised(m, piece, touch, writers)
         if region.stores:
             values = _unordered(m, piece, touch, values, writers)
     _note_reader(m, piece, touch)
     return values
 
 
-def _initialised(m: Machine, piece: Piece, touch: Touch, writers: Array) -> None:
+def initialised(m: Machine, piece: Piece, touch: Touch, writers: Array) -> None:
     empty = writers == 0
     if empty.ndim == 2:
         empty = empty.any(axis=1)
@@ -302,7 +163,7 @@ def _unordered(m: Machine, piece: Piece, touch: Touch, values: list[Array], writ
     if touch.noncoherent and region.space is Space.GLOBAL and writers.any():
         written = writers != 0
         written = written.any(axis=1) if written.ndim == 2 else written
-        _report_pair(
+        report_piece(
             m,
             HazardKind.NONCOHERENT,
             piece,
@@ -327,7 +188,7 @@ def _unordered(m: Machine, piece: Piece, touch: Touch, values: list[Array], writ
         wrong &= ~same
         if not wrong.any():
             return values
-    _report_pair(m, HazardKind.RACE, piece, wrong, writers, touch, "nothing orders this read behind the write")
+    report_piece(m, HazardKind.RACE, piece, wrong, writers, touch, "nothing orders this read behind the write")
     if region.before is None or touch.strong or m.plan.friendly:
         return values
     found = _mixed(views_of(region.before), piece, touch, values, wrong)
@@ -354,7 +215,7 @@ def racing(m: Machine, records: Array, threads: Array, strong: bool) -> Array | 
     return np.asarray(found.any(axis=1)) if found.ndim == 2 else found
 
 
-def _report_pair(
+def report_piece(
     m: Machine, kind: HazardKind, piece: Piece, mask: Array, records: Array, touch: Touch, detail: str
 ) -> None:
     """A hazard of two accesses: this one and the recorded one, for the first thread of `mask`."""
@@ -432,7 +293,7 @@ def _early_write(
 ) -> tuple[Piece, list[Array]]:
     """A write that the producer's own overwrites: the thread sees it until the wait, nobody after it."""
     region = piece.region
-    _report_early(m, piece, early, touch, _early_kind(region, touch), "")
+    report_early(m, piece, early, touch, early_kind(region, touch), "")
     at = np.flatnonzero(early)
     assert region.stale is not None
     part = [v[at] if len(v) > 1 else v for v in values]
@@ -458,11 +319,11 @@ def _check_write(m: Machine, piece: Piece, touch: Touch, values: list[Array]) ->
                 changes |= differs.any(axis=-1) if differs.ndim == 2 else differs
             wrong &= changes
             if wrong.any():
-                _report_pair(m, HazardKind.RACE, piece, wrong, writers, touch, "nothing orders the two writes")
+                report_piece(m, HazardKind.RACE, piece, wrong, writers, touch, "nothing orders the two writes")
     for readers in (shadow.reader[granules], shadow.first_reader[granules]):
         wrong = racing(m, readers, piece.threads, touch.strong)
         if wrong is not None:
-            _report_pair(m, HazardKind.RACE, piece, wrong, readers, touch, "nothing orders this write behind the read")
+            report_piece(m, HazardKind.RACE, piece, wrong, readers, touch, "nothing orders this write behind the read")
             break
     clocks = m.order.clocks_for(piece.threads, touch.strong and not touch.releases)
     records = record(piece.threads, clocks, touch.index, touch.strong)
@@ -483,7 +344,7 @@ def _check_collision(m: Machine, piece: Piece, touch: Touch, values: list[Array]
     if lost.any():
         shadow = piece.region.records()
         granules = shadow.granules(piece.offsets, touch.size)
-        _report_pair(
+        report_piece(
             m,
             HazardKind.RACE,
             piece,
@@ -492,89 +353,3 @@ def _check_collision(m: Machine, piece: Piece, touch: Touch, values: list[Array]
             touch,
             "threads write different values to one place",
         )
-
-
-# --- atomics --------------------------------------------------------------------------------------------------------
-
-Combine = Callable[[Array, list[Array]], Array]
-"""(present values, operands) → new values, element by element."""
-
-
-def atomic(m: Machine, lanes: Lanes, addresses: Array, touch: Touch, operands: list[Array], combine: Combine) -> Array:
-    """Read-modify-write, one thread after the other where addresses meet; the values found, one a thread."""
-    operands = [np.broadcast_to(o, (lanes.count, *o.shape[1:])) for o in operands]
-    shape = (lanes.count, 2) if touch.width == 16 else (lanes.count,)
-    found = np.full(shape, POISON, _DTYPES[touch.width])
-    for piece in locate(m, lanes, addresses, touch):
-        positions = np.arange(lanes.count) if piece.positions is None else piece.positions
-        found[positions] = _modify(m, piece, touch, [o[positions] for o in operands], combine)
-    return found
-
-
-def _modify(m: Machine, piece: Piece, touch: Touch, operands: list[Array], combine: Combine) -> Array:
-    region = piece.region
-    views, late = region.views, None
-    if region.late and region.role is not Role.FLAG:
-        late = (m.seen[piece.threads] & region.late) == 0
-        if late.any():
-            _report_early(m, piece, late, touch, _early_kind(region, touch), "")
-            assert region.stale is not None
-            if late.all():
-                return _rounds(views_of(region.stale), piece, touch, operands, combine, m)
-            found = np.empty((len(late), *views[touch.width].shape[1:]), views[touch.width].dtype)
-            for mask, which in ((late, views_of(region.stale)), (~late, views)):
-                at = np.flatnonzero(mask)
-                found[at] = _rounds(which, piece.keep(mask), touch, [o[at] for o in operands], combine, m)
-            return found
-    if region.tracked:
-        _check_atomic(m, piece, touch)
-    region.stores += 1
-    return _rounds(views, piece, touch, operands, combine, m)
-
-
-def _rounds(
-    views: dict[int, Array], piece: Piece, touch: Touch, operands: list[Array], combine: Combine, m: Machine
-) -> Array:
-    """Round k executes the k-th thread of each address, in an order drawn by the adversary."""
-    view = views[touch.width]
-    where = piece.offsets >> (touch.width.bit_length() - 1)
-    found = np.empty((len(where), *view.shape[1:]), view.dtype)
-    turn = _turns(where, m.adversary.order_of(len(where)))
-    for round_ in range(int(turn.max()) + 1):
-        at = np.flatnonzero(turn == round_)
-        place = where[at]
-        m.published.observe_atomic(m, piece, touch, at)
-        found[at] = view[place]
-        view[place] = new = combine(view[place], [o[at] for o in operands])
-        if (new != found[at]).any():
-            m.version += 1
-        m.published.publish(m, piece, touch, at)
-    return found
-
-
-def _turns(where: Array, order: Array) -> Array:
-    """How many threads of the same address come before each, in the given order."""
-    key = np.lexsort((order, where))
-    ranked = where[key]
-    starts = np.flatnonzero(np.r_[True, ranked[1:] != ranked[:-1]])
-    turns = np.empty(len(where), np.int64)
-    turns[key] = np.arange(len(where)) - np.repeat(starts, np.diff(np.r_[starts, len(where)]))
-    return turns
-
-
-def _check_atomic(m: Machine, piece: Piece, touch: Touch) -> None:
-    """Atomics race with weak accesses only."""
-    shadow = piece.region.records()
-    granules = shadow.granules(piece.offsets, touch.size)
-    for records in (shadow.writer[granules], shadow.reader[granules]):
-        wrong = racing(m, records, piece.threads, True)
-        if wrong is not None:
-            _report_pair(
-                m, HazardKind.RACE, piece, wrong, records, touch, "nothing orders this atomic and the plain access"
-            )
-            break
-    if not piece.region.initialised:
-        _initialised(m, piece, touch, shadow.writer[granules])
-    clocks = m.order.clocks_for(piece.threads, not touch.releases)
-    records = record(piece.threads, clocks, touch.index, True)
-    shadow.writer[granules] = records if granules.ndim == 1 else records[:, None]

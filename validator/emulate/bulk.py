@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from validator.emulate.access import locate
 from validator.emulate.copies import BulkCopy
 from validator.emulate.hazard import HazardKind
 from validator.emulate.lanes import Array, Lanes
+from validator.emulate.locate import locate
 from validator.emulate.memory import RANK_SHIFT, SHARED_WINDOW, Region, Touch
 from validator.emulate.operands import Context, NotTranslated, Step, address_of, put_to, reader
 from validator.emulate.program import Address, Immediate, Instruction, Unsupported

@@ -21,7 +21,7 @@ from validator.emulate.shadow import clocks_of, record, threads_of
 from validator.ordering.program import Space
 
 if TYPE_CHECKING:
-    from validator.emulate.access import Piece
+    from validator.emulate.locate import Piece
     from validator.emulate.machine import Machine
     from validator.emulate.memory import Touch
 

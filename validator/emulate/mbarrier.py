@@ -13,7 +13,7 @@ from validator.emulate.lanes import Array
 from validator.emulate.shadow import record
 
 if TYPE_CHECKING:
-    from validator.emulate.access import Piece
+    from validator.emulate.locate import Piece
     from validator.emulate.machine import Machine
 
 __all__ = ["Mbarrier", "Mbarriers"]

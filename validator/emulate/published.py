@@ -18,7 +18,7 @@ from validator.emulate.shadow import clocks_of, threads_of
 from validator.manifest.contract import Role
 
 if TYPE_CHECKING:
-    from validator.emulate.access import Piece
+    from validator.emulate.locate import Piece
     from validator.emulate.machine import Machine
     from validator.emulate.memory import Region, Touch
 

@@ -11,8 +11,8 @@ from validator.emulate.hazard import HazardKind
 from validator.emulate.lanes import Array
 
 if TYPE_CHECKING:
-    from validator.emulate.access import Piece
     from validator.emulate.copies import BulkCopy
+    from validator.emulate.locate import Piece
     from validator.emulate.machine import Machine
     from validator.emulate.memory import Touch
 

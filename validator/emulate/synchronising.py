@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from validator.emulate.access import load, locate
+from validator.emulate.access import load
 from validator.emulate.barriers import Arrival
 from validator.emulate.lanes import Array, Lanes
+from validator.emulate.locate import locate
 from validator.emulate.memory import Touch
 from validator.emulate.operands import (
     Context,

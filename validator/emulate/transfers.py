@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from validator.emulate.access import Combine, atomic, load, store
+from validator.emulate.access import load, store
+from validator.emulate.atomics import Combine, atomic
 from validator.emulate.isa import lookup, matrix_copy
 from validator.emulate.lanes import Array, Lanes
 from validator.emulate.memory import Touch
