@@ -16,6 +16,7 @@ from validator.differential.device import Device, NotRunHere, candidate_of, devi
 from validator.differential.engine import run_case, run_kernel
 from validator.differential.errors import DifferentialError
 from validator.differential.processes import Trees, runner_for
+from validator.differential.results import CaseResult
 from validator.differential.session import run_contracts
 from validator.differential.settle import together
 from validator.manifest.contract import KernelContract
@@ -232,3 +233,32 @@ def test_several_devices_settle_one_obligation() -> None:
 )
 def test_manifest_and_policy_ask_for_devices(keys: dict[str, Any], least: Strength, asked: list[str]) -> None:
     assert [d.value for d in devices_asked(contract(**keys), least)] == asked
+
+
+def _two(trees: Trees) -> list[KernelContract]:
+    (trees.head / "plain.py").write_text(
+        "def right(x, w, out):\n    out[...] = x * w\n\n"
+        "def tail(x, w, out):\n    right(x, w, out)\n    out[:, 32:] = 0\n"
+    )
+    args = [{**a, "layouts": ["contiguous"], "dtype": "float32"} for a in KERNEL["args"][:3]]
+    return [contract(match=name, candidate=f"plain:{name}", args=args) for name in ("tail", "right")]
+
+
+def test_several_kernels_at_once_give_what_each_gives_alone(trees: Trees) -> None:
+    both = _two(trees)
+    together_ = run_contracts(both, trees, 5, 8)
+    alone = [run_contracts([one], trees, 5, 8)[0] for one in both]
+    assert [stage for _, _, stage in together_] == [stage for _, _, stage in alone]
+    assert [stage.obligations[0].status for _, _, stage in together_] == [Status.REFUTED, Status.PROVEN]
+
+
+def test_an_interrupt_ends_all_kernels_and_keeps_what_was_found(trees: Trees) -> None:
+    found: list[str] = []
+
+    def keep(failed: CaseResult, simpler: CaseResult | None) -> None:
+        found.append(failed.case.kernel)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_contracts(_two(trees), trees, 5, 200, keep=keep)
+    assert found == ["tail"]

@@ -10,6 +10,7 @@ import hashlib
 import itertools
 import json
 import math
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cache
@@ -395,8 +396,13 @@ def _drawn(contract: KernelContract, space: Space, seed: int, count: int) -> lis
     def collect(case: Case) -> None:
         drawn.append(replace(case, origin=f"random case {len(drawn) + 1}", input_class="random"))
 
-    collect()
+    with _DRAWING:
+        collect()
     return drawn
+
+
+_DRAWING = threading.Lock()
+"""One kernel's cases are drawn at a time."""
 
 
 @st.composite

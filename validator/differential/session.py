@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -39,13 +42,15 @@ def run_contracts(
     device: Device = Device.CPU,
     journal: Path | None = None,
 ) -> list[Ran]:
-    """Run every contract. `trusted`: the reference does not come from the candidate's own tree.
+    """Run every contract, as many at a time as there are processors.
 
+    `trusted`: the reference does not come from the candidate's own tree.
     `keep` gets each kind of failure as soon as there is one, so that an interrupted run loses none. `journal`: folder
     that keeps every finished case; what an earlier run of the same finished is not run again.
     """
-    ran: list[Ran] = []
-    for contract in contracts:
+    ended = threading.Event()
+
+    def one(contract: KernelContract) -> Ran:
         progress(f"{contract.match}: starting")
         try:
             mine, outside = split(contract, first)
@@ -53,13 +58,27 @@ def run_contracts(
                 runner_for(contract, trees.below(contract.import_root), device=device) as runner,
                 journal_of(journal, runner) as kept,
             ):
-                result = run_kernel(runner, seed, count, mine, progress, keep=keep, journal=kept)
+                result = run_kernel(
+                    runner, seed, count, mine, progress, lambda _: ended.is_set(), keep=keep, journal=kept
+                )
             stage = settle(contract, result, Demands(cases=1), runner.chosen, outside=outside)
-            ran.append((contract, result, stage if trusted else _own_reference(stage)))
+            return contract, result, stage if trusted else _own_reference(stage)
         except ValidatorError as error:
             reason = "; ".join(map(str, error.problems))
-            ran.append((contract, None, StageResult((unsettled(contract, reason),))))
-    return ran
+            return contract, None, StageResult((unsettled(contract, reason),))
+
+    several = list(contracts)
+    if len(several) == 1:
+        return [one(several[0])]
+    # Threads: what takes time is in processes of its own, or in numpy. One that uses a GPU has it to itself.
+    with ThreadPoolExecutor(1 if device is Device.CUDA else min(len(several) or 1, os.cpu_count() or 1)) as pool:
+        running = [pool.submit(one, contract) for contract in several]
+        try:
+            return [future.result() for future in running]
+        except BaseException:
+            ended.set()  # interrupted: each ends with the case that it is at; what was found is kept already
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
 
 
 def _own_reference(stage: StageResult) -> StageResult:
