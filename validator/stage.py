@@ -57,6 +57,8 @@ class StageContext:
     """Runs what takes long, cell by cell, here or elsewhere."""
     made: dict[str, bytes] = field(default_factory=dict)
     """Compiled files that the build stage makes of the head's sources, by name: it fills this, the audits read it."""
+    made_in: dict[str, str] = field(default_factory=dict)
+    """Name of such a file → id of the cell that made it."""
     journal: Path | None = None
     """Folder that keeps every finished case of every kernel, for a later run to take up; None: nothing is kept."""
     kernels: tuple[Tree, Tree] | None = None

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
+from tests.scale.demo import ARCHITECTURES
 from tests.scale.demo import build as demo_repository
 from validator.build import cells
 from validator.build import compile as module
@@ -18,6 +20,10 @@ from validator.manifest.model import Build
 from validator.pipeline import Options, check
 from validator.pipeline.stages import STAGES
 from validator.scale.cell import InPlace, State, perform
+from validator.scale.engine import Engine
+from validator.scale.local import Local
+from validator.scale.shard import Shard
+from validator.scale.store import Store
 from validator.verdict.model import Status
 
 ORDERING = Path(__file__).parents[2] / "fixtures/ordering"
@@ -208,3 +214,33 @@ def test_what_ships_compiled_and_is_not_built_is_no_proof_of_anything_but_is_aud
     audited = [e.figures["arch"] for e in result.evidence if e.kind == "ordering-audit"]
     assert set(audited) >= {"sm_90a", "sm_100a", "sm_103a", "sm_120a"}
     assert json.dumps([o.reason for o in found.values()])
+
+
+def test_a_policy_can_demand_builds(tmp_path):
+    result, found = obligations(demo_repository(tmp_path / "r", compiled=False, demanded=True))
+    assert {o.status for o in found.values()} == {Status.UNPROVEN}
+    assert result.verdict.value == "unproven"
+
+
+@pytest.mark.nvcc
+@pytest.mark.slow
+@pytest.mark.skipif(not NVCC, reason="there is no nvcc")
+def test_shards_put_together_audit_what_each_of_them_built(tmp_path):
+    """What is built in one shard is audited there: no other has it."""
+    repository = demo_repository(tmp_path / "r", compiled=True, demanded=True)
+    options = Options(repository, "main", "change", seed=1)
+    stages = [entry for entry in STAGES if entry.name in ("build", "ordering")]
+    with ExitStack() as stack:
+        stores = [stack.enter_context(Store(tmp_path / str(n))) for n in (1, 2)]
+        local = stack.enter_context(Local(jobs=2))
+        for number, store in enumerate(stores, 1):
+            part = Engine(local, keep_in=[store], whole=store, shard=Shard(number, 2))
+            result = check(options, stages=stages, work=part)
+            assert result.verdict.value == "unproven"
+            assert all("not run" in o.reason or o.status is Status.PROVEN for o in result.obligations if "@" in o.id)
+        result = check(options, stages=stages, work=Engine(local, stores, absent=lambda cell: f"{cell.id} is missing"))
+    settled = {o.id: (o.status, o.reason) for o in result.obligations if o.id.startswith(("build/", "ordering/"))}
+    assert len(settled) == 4 + 2
+    assert {status for status, _ in settled.values()} == {Status.PROVEN}, settled
+    assert result.verdict.value == "pass"
+    assert {e.figures["arch"] for e in result.evidence if e.kind == "ordering-audit"} == set(ARCHITECTURES)

@@ -26,6 +26,8 @@ class Result(StrEnum):
 
     BUILT = "built"
     FAILED = "failed"
+    NOT_RUN = "not run"
+    """Not reached within a budget, another shard's, or lost with the machine."""
     DIFFERS = "not reproducible"
     """Two builds of the same source with the same compiler gave two results."""
 

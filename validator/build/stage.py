@@ -50,9 +50,12 @@ def run(context: StageContext) -> StageResult:
     for done, outcome in enumerate(context.work.run(cells, len(cells)), 1):
         target, toolchain = owners[outcome.cell.id]
         target.made[toolchain.version] = _taken(outcome)
+        target.cells[toolchain.version] = outcome.cell.id
         context.progress(f"build: {done} of {len(cells)} builds")
     for target in targets:
-        context.made.update(target.for_the_audits())
+        for name, data in target.for_the_audits():
+            context.made[name] = data
+            context.made_in[name] = target.cell
     return StageResult(tuple(t.obligation() for t in targets), tuple(t.evidence() for t in targets))
 
 
@@ -64,7 +67,9 @@ def _written(context: StageContext, root: str, index: int) -> Path:
 
 
 def _taken(outcome: Outcome) -> Made:
-    return read_result(outcome.data) if outcome.state is State.DONE else Made(Result.FAILED, outcome.why)
+    if outcome.state is State.DONE:
+        return read_result(outcome.data)
+    return Made(Result.FAILED if outcome.state is State.RAISED else Result.NOT_RUN, outcome.why)
 
 
 @dataclass
@@ -77,6 +82,8 @@ class _Target:
     head: Tree
     made: dict[str, Made] = field(default_factory=dict)
     """Version of the compiler → what came of it."""
+    cells: dict[str, str] = field(default_factory=dict)
+    """Version of the compiler → id of the cell."""
 
     def __post_init__(self) -> None:
         self.id = f"build/{self.build.source}@{self.arch}"
@@ -90,6 +97,11 @@ class _Target:
         asked = {made_by(data) for data in self.shipped.values()}
         versions = sorted(self.made, key=lambda v: (v in asked, _numbers(v)), reverse=True)
         return (versions[0], self.made[versions[0]]) if versions else None
+
+    @property
+    def cell(self) -> str:
+        """The cell that made what is handed to the audits; empty: none did."""
+        return self.cells[self.chosen[0]] if self.chosen is not None and self._files() else ""
 
     def for_the_audits(self) -> Iterator[tuple[str, bytes]]:
         """What was built and does not ship as it is; where nothing was built, what ships."""

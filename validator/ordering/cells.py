@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 
 from pydantic import TypeAdapter
 
@@ -48,9 +49,18 @@ def _contracts() -> TypeAdapter[tuple[KernelContract, ...]]:
 
 
 def cells_of(
-    blobs: Sequence[tuple[str, bytes]], contracts: tuple[KernelContract, ...], folder: Path, work: Work
+    blobs: Sequence[tuple[str, bytes]],
+    contracts: tuple[KernelContract, ...],
+    folder: Path,
+    work: Work,
+    made_in: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[Cell]:
-    """One cell a file. `folder`: where their content is laid for whoever runs them."""
+    """One cell a file.
+
+    Args:
+        folder: where their content is laid for whoever runs them.
+        made_in: file → id of the cell that made it.
+    """
     said = _contracts().dump_json(contracts).decode()
     tools = _tools()
     for number, (name, data) in enumerate(blobs):
@@ -65,6 +75,7 @@ def cells_of(
             rests_on=tools,
             seconds=_START + len(data) / _BYTES_A_SECOND,
             what=f"waits in {name} ({len(data):,} bytes)",
+            group=made_in.get(name, ""),
         )
 
 

@@ -29,7 +29,7 @@ def run(context: StageContext) -> StageResult:
     def auditor(supply: Supply, manifest: Manifest) -> Audit:
         from validator.ordering.cells import cells_of, put_together
 
-        cells = list(cells_of(supply.blobs, manifest.kernels, context.workdir, context.work))
+        cells = list(cells_of(supply.blobs, manifest.kernels, context.workdir, context.work, context.made_in))
         outcomes = []
         for outcome in context.work.run(cells, len(cells)):
             outcomes.append(outcome)

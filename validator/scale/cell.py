@@ -56,6 +56,8 @@ class Cell:
     needs: Needs = Needs()
     what: str = ""
     """In words, for the plan."""
+    group: str = ""
+    """Cells of one group are in one shard: those that build on what another one made; empty: its id."""
 
     @property
     def kind(self) -> str:

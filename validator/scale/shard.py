@@ -34,7 +34,7 @@ class Shard:
     @staticmethod
     def of(cell: Cell, count: int) -> Shard:
         """Whose it is."""
-        return Shard.of_id(cell.id, count)
+        return Shard.of_id(cell.group or cell.id, count)
 
     @staticmethod
     def of_id(cell_id: str, count: int) -> Shard:
