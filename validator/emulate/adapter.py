@@ -20,6 +20,7 @@ from validator.emulate.adversary import Plan, draw_plan
 from validator.emulate.errors import EmulateError
 from validator.emulate.explain import headline
 from validator.emulate.hoisted import beside, hoisted_loads
+from validator.emulate.lateness import lateness_of
 from validator.emulate.launch import check_shape, tensor_map
 from validator.emulate.layout import FIRST_BUFFER, WINDOW_MIDDLE
 from validator.emulate.machine import Machine, Memory, Shape, Unexecutable
@@ -72,10 +73,6 @@ class _Argument:
     def of(cls, row: Mapping[str, Any]) -> _Argument:
         role = row.get("role")
         return cls(None if role is None else Role(role), row.get("guarded_by"), bool(row.get("inplace")))
-
-    @property
-    def produced(self) -> bool:
-        return self.role is None or (self.role.memory and not self.role.static)
 
 
 def load(target: str, tree: str, options: Mapping[str, str]) -> Callable[..., None]:
@@ -136,6 +133,8 @@ class Kernel:
         self.code = compile_kernel(self.program, self.data, self.hoisted or frozenset())
         self._said = [Said.of(row) for row in self.rows]
         self._about = [_Argument.of(row) for row in self.rows]
+        said = ((s.name, a.role, a.guarded_by) for s, a in zip(self._said, self._about, strict=True))
+        self._late = lateness_of(said, self.pdl)
         named, slots = {s.parameter for s in self._said}, len(self.program.parameters)
         if named != set(range(slots)):
             raise EmulateError(Problem(f"the contract lists {len(named)} parameters, {self.program.name} has {slots}"))
@@ -209,23 +208,11 @@ class Kernel:
         if about.role is Role.OUTPUT and not about.inplace:
             region.initialised = False
             region.data[:] = POISON
-        events = self._events(about)
+        events = self._late.events[name]
         if events and not plan.friendly and plan.only in (None, name):
             region.late = events
             region.stale = _previous(region.data, item, rng)
         return region
-
-    def _events(self, about: _Argument) -> int:
-        late = self.pdl and about.produced and about.role not in (Role.FLAG, Role.MAILBOX)
-        guard = None if about.role is Role.OUTPUT else about.guarded_by
-        return (1 if late else 0) | self._flags().get(guard or "", 0)
-
-    def _flags(self) -> dict[str, int]:
-        guards = {about.guarded_by for about in self._about if about.role is not Role.OUTPUT}
-        names = [
-            s.name for s, a in zip(self._said, self._about, strict=True) if a.role is Role.FLAG and s.name in guards
-        ]
-        return {name: 1 << (number + 1) for number, name in enumerate(names[:62])}
 
     def _memory(self, given: Mapping[str, Any], placed: Mapping[str, _Placed], plan: Plan) -> Memory:
         maps = {}
@@ -241,7 +228,7 @@ class Kernel:
 
         block = parameter_block(self._said, self.program.parameters, given, placed, encode)
         regions = list({id(p.region): p.region for p in placed.values()}.values())
-        flags, late, published = self._flags(), [], {}
+        flags, late, published = self._late.flags, [], {}
         for region in regions:
             if region.name in flags and not plan.friendly:
                 published[region.name] = region.data.tobytes()

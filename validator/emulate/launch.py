@@ -13,6 +13,7 @@ import numpy as np
 
 from validator.emulate.adversary import Plan
 from validator.emulate.hazard import Hazard, HazardKind
+from validator.emulate.lateness import Lateness, lateness_of
 from validator.emulate.layout import FIRST_BUFFER, WINDOW_MIDDLE
 from validator.emulate.machine import Memory, Shape
 from validator.emulate.memory import POISON, WINDOW_BITS, Region
@@ -69,24 +70,17 @@ class Prepared:
     @property
     def late(self) -> tuple[str, ...]:
         """Buffers whose true values may come late."""
-        return tuple(b.name for b in self.launchable.buffers if self._events(b))
+        return tuple(name for name, events in self.lateness.events.items() if events)
 
     @property
     def written(self) -> tuple[str, ...]:
         """Buffers that hold results."""
         return tuple(b.name for b in self.launchable.buffers if b.written or b.role is None)
 
-    def _flags(self) -> dict[str, int]:
-        """Flags that other launches set → event bit."""
-        guards = {b.guarded_by for b in self.launchable.buffers if b.role is not Role.OUTPUT}
-        names = [b.name for b in self.launchable.buffers if b.role is Role.FLAG and b.name in guards]
-        return {name: 1 << (number + 1) for number, name in enumerate(names[:62])}
-
-    def _events(self, buffer: Buffer) -> int:
-        """Events any of which makes the true contents visible."""
-        late = self.shape.pdl and buffer.produced and not buffer.published and buffer.name not in self.settled
-        events = 1 if late else 0
-        return events | (0 if buffer.role is Role.OUTPUT else self._flags().get(buffer.guarded_by or "", 0))
+    @property
+    def lateness(self) -> Lateness:
+        said = ((b.name, b.role, b.guarded_by) for b in self.launchable.buffers)
+        return lateness_of(said, self.shape.pdl, self.settled)
 
     def assumed(self, hazard: Hazard) -> str:
         """What of the launch was made up and bears on a hazard."""
@@ -105,12 +99,14 @@ class Prepared:
     def memory(self, plan: Plan) -> Memory:
         """Fresh contents for one run."""
         addresses = self.addresses()
-        flags = self._flags()
+        lateness = self.lateness
+        flags = lateness.flags
         regions, late_flags, published = [], [], {}
         for buffer in self.launchable.buffers:
             region = self._region(buffer, addresses)
             true, previous = (self._contents(buffer, which, addresses) for which in (0, 1))
-            events = self._events(buffer) if not plan.friendly and plan.only in (None, buffer.name) else 0
+            shown = not plan.friendly and plan.only in (None, buffer.name)
+            events = lateness.events[buffer.name] if shown else 0
             if buffer.role is Role.MAILBOX and not plan.friendly:
                 region.fill(previous)
                 late_flags.append(region)

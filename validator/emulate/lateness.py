@@ -1,0 +1,41 @@
+"""Which buffers may hold the previous step's values at first, and which events show a thread the true ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from validator.manifest.contract import Role
+
+__all__ = ["COMPLETION", "Lateness", "lateness_of"]
+
+COMPLETION = 1
+"""The event that the launches before are complete; further bits are flags seen set."""
+_MOST_FLAGS = 62
+
+
+@dataclass(frozen=True, slots=True)
+class Lateness:
+    flags: dict[str, int]
+    """Flags that other launches set → the event that seeing one set is."""
+    events: dict[str, int]
+    """Buffer → events any of which shows its true contents; 0: they are always there."""
+
+
+def lateness_of(
+    arguments: Iterable[tuple[str, Role | None, str | None]], pdl: bool, settled: frozenset[str] = frozenset()
+) -> Lateness:
+    """`arguments`: name, role, the flag that publishes it. `settled`: buffers that nothing writes late after all.
+
+    An output that a flag guards is published by this kernel, for others.
+    """
+    said = list(arguments)
+    guards = {guard for _, role, guard in said if role is not Role.OUTPUT}
+    names = [name for name, role, _ in said if role is Role.FLAG and name in guards]
+    flags = {name: COMPLETION << (number + 1) for number, name in enumerate(names[:_MOST_FLAGS])}
+    events = {}
+    for name, role, guard in said:
+        produced = role is None or (role.memory and not role.static and role not in (Role.FLAG, Role.MAILBOX))
+        waited = COMPLETION if pdl and produced and name not in settled else 0
+        events[name] = waited | (0 if role is Role.OUTPUT or guard is None else flags.get(guard, 0))
+    return Lateness(flags, events)
