@@ -280,3 +280,35 @@ def test_the_source_of_a_bulk_store_is_left_alone_until_it_has_been_read() -> No
     made = kernel(unwaited, ["output"], plan=None)
     with pytest.raises(Fault, match="async-copy-source-changed"):
         made(words(32), launch=launch())
+
+
+ROWS = """
+mov.u32 %r1, %tid.x;
+ld.param.u64 %rd1, [p0];
+ld.param.u64 %rd2, [p1];
+ld.param.u64 %rd4, [p2];
+{offset}
+add.s64 %rd2, %rd2, %rd6;
+ld.global.u32 %r3, [%rd2];
+mul.wide.u32 %rd7, %r1, 4;
+add.s64 %rd1, %rd1, %rd7;
+st.global.u32 [%rd1], %r3;
+"""
+WIDE = "cvt.u64.u32 %rd5, %r1; mul.lo.s64 %rd6, %rd5, %rd4; shl.b64 %rd6, %rd6, 2;"
+NARROW = "cvt.u32.u64 %r4, %rd4; mul.lo.s32 %r2, %r1, %r4; mul.wide.s32 %rd6, %r2, 4;"
+
+
+@pytest.mark.parametrize("offset", [WIDE, NARROW])
+def test_offsets_that_leave_32_bits_are_found_without_the_memory_for_them(offset: str) -> None:
+    made = kernel(
+        ROWS.format(offset=offset), ["output", "weight", "scalar"], kinds=["u64", "u64", "u64"],
+        a1={"distant": True}, a2={"stride": "a1.0", "dtype": "int64"},
+    )  # fmt: skip
+    table, out = np.arange(64, dtype=np.uint32).reshape(4, 16), words(4)
+    if offset is WIDE:
+        made(out, table, 16, launch=launch(block=4))
+        assert out.tolist() == [0, 16, 32, 48]
+        return
+    with pytest.raises(Fault, match="address-overflow"):
+        made(out, table, 16, launch=launch(block=4))
+    assert hazards(made)[HazardKind.OVERFLOW].place.thread == 3

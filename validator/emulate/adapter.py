@@ -28,7 +28,7 @@ from validator.emulate.memory import POISON, WINDOW_BITS, Region
 from validator.emulate.run import compile_kernel
 from validator.errors import Problem
 from validator.gpu.adapter import NotRunHere, Said, parameter_block
-from validator.gpu.placement import Arena, arena_of
+from validator.gpu.placement import Arena, arena_of, distance
 from validator.gpu.tensormap import BYTES as MAP_BYTES
 from validator.gpu.tensormap import geometry
 from validator.manifest.contract import Role
@@ -192,6 +192,10 @@ class Kernel:
                 region = known[key] = self._region(said.name, about, arena, number, plan, rng, array.itemsize)
             address = region.base + arena.offset - start
             steps = tuple(s // array.itemsize for s in array.strides)
+            if said.distant and array.ndim > 1 and array.shape[0] > 1:
+                region.row = array.strides[0]
+                region.step = distance(array.shape[0], steps[0]) * array.itemsize
+                steps = (region.step // array.itemsize, *steps[1:])
             placed[said.name] = _Placed(region, address, steps, arena, start)
         return placed
 

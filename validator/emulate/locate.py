@@ -84,7 +84,10 @@ def _window(
     inside = (addresses & _OFFSET_MASK).astype(np.int64)
     region = m.globals.get(window)
     if region is not None:
-        yield Piece(region, threads, inside - (region.base & int(_OFFSET_MASK)), positions)
+        offsets = inside - (region.base & int(_OFFSET_MASK))
+        if region.step:
+            _report_overflow(m, region, threads, offsets, touch)
+        yield Piece(region, threads, region.gathered(offsets), positions)
         return
     space = _GENERIC.get(window << WINDOW_BITS)
     if space is not None and touch.space is Space.GENERIC:
@@ -94,6 +97,23 @@ def _window(
         HazardKind.OUT_OF_BOUNDS, touch.index, threads, "", None,
         f"address {int(addresses[0]):#x} belongs to no argument, variable or window",
     )  # fmt: skip
+
+
+def _report_overflow(m: Machine, region: Region, threads: Array, offsets: Array, touch: Touch) -> None:
+    """Addresses between rows that a few more bits would have put into one: 32-bit arithmetic wrapped around."""
+    lost = region.gathered(offsets) < 0
+    if not lost.any():
+        return
+    wrapped = np.zeros(len(offsets), bool)
+    for size in (1, 2, 4, 8):
+        for turns in (-2, -1, 1, 2):
+            wrapped |= region.gathered(offsets + turns * size * (1 << 32)) >= 0
+    at = np.flatnonzero(lost & wrapped)
+    if len(at):
+        m.report(
+            HazardKind.OVERFLOW, touch.index, threads[at], region.name, int(offsets[at[0]]),
+            f"rows lie {region.step:,} bytes apart, and the offset lost its upper bits",
+        )  # fmt: skip
 
 
 def _in_space(m: Machine, space: Space, threads: Array, inside: Array, positions: Array | None, touch: Touch) -> Piece:

@@ -111,6 +111,10 @@ class Region:
     """One behind the last byte that may be used, of each part."""
     stride: int = 0
     """Bytes of one CTA's (thread's) part; 0: not partitioned."""
+    step: int = 0
+    """Bytes of address space from row to row, where rows lie far apart; 0: it is one piece."""
+    row: int = 0
+    """Bytes of such a row in `data`."""
     before: Array | None = None
     """Each byte before its last store."""
     shadow: Shadow | None = None
@@ -142,6 +146,17 @@ class Region:
         if self.before is None:
             self.before = self.data.copy()
         return self.before
+
+    def gathered(self, offsets: Array) -> Array:
+        """Bytes of `data` for offsets in address space; -1 between rows. Rows begin at `begin`."""
+        if not self.step:
+            return offsets
+        offsets = offsets - self.begin
+        row = offsets // self.step
+        inside = offsets - row * self.step
+        found: Array = self.begin + row * self.row + inside
+        found[(row < 0) | (inside >= self.row) | (found >= self.size)] = -1
+        return found
 
     def name_at(self, offset: int) -> tuple[str, int]:
         """Name and offset of the variable at a byte of a partitioned region, else of the region."""
