@@ -1,4 +1,4 @@
-"""Formats that an H200 does not have, from the ISA's text: fp4, fp6, powers of two; pairs of binary32."""
+"""What an H200 does not have, from the ISA's text: fp4, fp6, powers of two, binary32 in pairs and reduced."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from validator.emulate.isa import lookup
+from validator.emulate.isa import lookup, lookup_warp
 
 E2M1 = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0]
 E2M3 = [m / 8 if e == 0 else (1 + m / 8) * 2.0 ** (e - 1) for e in range(4) for m in range(8)]
@@ -100,3 +100,23 @@ def test_halves_convert_into_each_other_to_nearest_without_a_word():
     halves = np.arange(1 << 16, dtype=np.uint16)
     for pair in ("bf16.f16", "f16.bf16"):
         assert np.array_equal(run(f"cvt.{pair}", halves), run(f"cvt.rn.{pair}", halves))
+
+
+@pytest.mark.parametrize("name", ["min", "max"])
+@pytest.mark.parametrize("words", ["", ".abs", ".NaN", ".abs.NaN"])
+def test_reductions_of_binary32_take_the_least_or_the_greatest_of_each_group(name, words):
+    rng = np.random.default_rng(11)
+    numbers = rng.standard_normal((6, 32)).astype(np.float32)
+    numbers[1, 3], numbers[2], numbers[3, :16] = np.nan, np.nan, np.nan
+    mask = np.where(np.arange(32) < 16, np.uint32(0xFFFF), np.uint32(0xFFFF0000))[None].repeat(6, 0)
+    op = lookup_warp("redux", ("sync", name, *words.split(".")[1:], "f32"))
+    assert op is not None
+    got = op.run(np.ones((6, 32), bool), numbers.view(np.uint32), mask)[0]
+    values = np.abs(numbers) if "abs" in words else numbers
+    choose = {"min": np.minimum, "max": np.maximum} if "NaN" in words else {"min": np.fmin, "max": np.fmax}
+    for half in (slice(0, 16), slice(16, 32)):
+        expected = choose[name].reduce(values[:, half], axis=1)
+        assert (got[:, half] == got[:, half][:, :1]).all()
+        found = got[:, half][:, 0]
+        assert np.array_equal(found.view(np.float32), expected, equal_nan=True)
+        assert (found[np.isnan(expected)] == 0x7FFFFFFF).all()

@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from validator.emulate.isa.model import Array, RegType, WarpOp
-from validator.emulate.isa.words import Words, signed, width
+from validator.emulate.isa.numbers import F32
+from validator.emulate.isa.words import Unsupported, Words, signed, width
 
 __all__ = ["FAMILY", "WarpBuilder", "shuffle_lanes"]
 
@@ -166,6 +167,8 @@ def _neutral(name: str, dtype: np.dtype[np.int32] | np.dtype[np.uint32]) -> int:
 def redux(words: Words) -> WarpOp:
     words.take("sync")
     name = words.take(*_REDUCTIONS)
+    if words.flag("f32"):
+        return _float_redux(words, name)
     reduction, kinds = _REDUCTIONS[name]
     kind = words.take(*kinds)
     words.end()
@@ -176,6 +179,30 @@ def redux(words: Words) -> WarpOp:
         values = np.ascontiguousarray(_everywhere(a, active)).view(dtype)[:, None]
         result = reduction.reduce(np.where(_members(active, mask), values, neutral), axis=-1, dtype=dtype)
         return (_everywhere(result.view(np.uint32), active),)
+
+    return WarpOp((_B32, _B32), (_B32,), run)
+
+
+def _float_redux(words: Words, name: str) -> WarpOp:
+    """Least or greatest number, or size with `.abs`; NaN counts only with `.NaN`, or where there is nothing else."""
+    if name not in ("min", "max"):
+        raise Unsupported
+    sizes, propagate = words.flag("abs"), words.flag("NaN")
+    words.end()
+    reduction, neutral = (np.minimum, 0x7FFFFFFF) if name == "min" else (np.maximum, -0x80000000)
+
+    def run(active: Array, a: Array, mask: Array) -> tuple[Array]:
+        bits = np.ascontiguousarray(_everywhere(a, active))
+        bits = bits & ~F32.sign if sizes else bits
+        none = (bits & ~F32.sign) > np.uint32(F32.infinity)
+        members = _members(active, mask)
+        counted = members & ~none[:, None]
+        # Signed integers in the order of the numbers, negative zero before zero.
+        rank = bits.view(np.int32) ^ ((bits.view(np.int32) >> 31) & 0x7FFFFFFF)
+        found = reduction.reduce(np.where(counted, rank[:, None], np.int32(neutral)), axis=-1, dtype=np.int32)
+        number = (found ^ ((found >> 31) & 0x7FFFFFFF)).view(np.uint32)
+        empty = (members & none[:, None]).any(axis=-1) if propagate else ~counted.any(axis=-1)
+        return (_everywhere(np.where(empty, np.uint32(F32.nan), number), active),)
 
     return WarpOp((_B32, _B32), (_B32,), run)
 
