@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from validator.emulate.hazard import HazardKind
 
 ROOT = Path(__file__).parents[2]
 KERNELS = ROOT / "fixtures/emulate"
@@ -123,3 +127,18 @@ def test_a_kernel_that_never_ends_is_stopped_and_nothing_is_claimed(tmp_path: Pa
     assert done.returncode == 1
     assert done.stdout.startswith("UNPROVEN")
     assert "endless" in done.stdout
+
+
+def test_the_command_of_the_documentation_runs_as_it_stands(tmp_path: Path) -> None:
+    (command,) = re.findall(
+        r"<!-- commands: run -->\n```sh\nvalidator (.*?)\n```", (ROOT / "docs/emulate.md").read_text()
+    )
+    shutil.copy(PATTERNS / "trigger-before-wait/sm_90a.ptx", tmp_path / "kernel.ptx")
+    shutil.copy(PATTERNS / "trigger-before-wait/contract.toml", tmp_path)
+    done = validator(tmp_path, *shlex.split(command))
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_documentation_names_every_hazard() -> None:
+    text = (ROOT / "docs/emulate.md").read_text()
+    assert [kind.value for kind in HazardKind if f"`{kind.value}`" not in text] == []
