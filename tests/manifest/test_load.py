@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import tomllib
 from datetime import date
 from pathlib import Path
@@ -136,3 +137,19 @@ def test_what_init_leaves_to_be_filled_in_declares_nothing() -> None:
     ]
     assert "fastpath/fused_scale/**" in text
     load_manifest(text.replace("TODO", "Todos").encode(), NAME)
+
+
+def test_a_contract_of_any_size_is_answered_in_time() -> None:
+    """Lists that a manifest may make as long as it likes have a limit: what is made of them is searched and run."""
+    head = 'schema = "validator/manifest/1"\n[[kernels]]\nmatch = "k"\n'
+    dims = "dims = [{}]\n"
+    for text in (
+        dims.format(", ".join(f'"D{i} in 1..4"' for i in range(2000))),
+        dims.format('"D in {' + ", ".join(map(str, range(60_000))) + '}"'),
+        'dims = ["D in 1..4"]\nproduction = [' + "{ D = 1 }, " * 20_000 + "]\n",
+        "args = [" + '{ name = "x", role = "weight" }, ' * 3000 + "]\n",
+    ):
+        begun = time.process_time()
+        with pytest.raises(ManifestError, match="at most"):
+            load_contract((head + text).encode(), "m.toml")
+        assert time.process_time() - begun < 5

@@ -319,9 +319,9 @@ class KernelContract(_Model):
     match: str
     """Glob over the mangled or the demangled name."""
     launch: Launch = Launch()
-    args: tuple[Argument, ...] = ()
+    args: Annotated[tuple[Argument, ...], Field(max_length=1024)] = ()
 
-    dims: Annotated[tuple[str, ...], BeforeValidator(_tuple)] = ()
+    dims: Annotated[tuple[str, ...], Field(max_length=128), BeforeValidator(_tuple)] = ()
     """Ranges and constraints of the symbolic dimensions: `T in 0..512`, `H % 128 == 0`."""
     candidate: Callable_ | None = None
     """The CPU callable of the new path, `module:function` in the head tree, on numpy arrays."""
@@ -353,7 +353,7 @@ class KernelContract(_Model):
     tolerance: Tolerance = Tolerance()
     tiles: dict[str, Annotated[tuple[int, ...], BeforeValidator(_listed)]] = {}
     """Tile sizes by dimension: sizes around their multiples are always tested."""
-    production: tuple[dict[str, int], ...] = ()
+    production: Annotated[tuple[dict[str, int], ...], Field(max_length=1024)] = ()
     """Dimensions as they occur in use; always tested."""
     deterministic: Literal["bitwise", "across-batch", "spread"] = "bitwise"
     """Same bytes on every repeat; also whatever else is in the batch; or only within the tolerance."""

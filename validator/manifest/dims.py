@@ -18,6 +18,8 @@ from typing import cast
 
 __all__ = ["Constraint", "Expression", "Membership", "parse_constraint", "parse_expression"]
 
+MOST = 4096
+"""Sizes that a set may list."""
 LONGEST = 200
 """Characters of one expression; also bounds how deep the parser can nest."""
 LARGEST = 1 << 48
@@ -108,6 +110,8 @@ def parse_constraint(text: str) -> Constraint | Membership:
         return Membership(text, match[1], range(low, high + 1))
     if match := _SET.fullmatch(text):
         values = tuple(sorted({int(v) for v in match[2].split(",")}))
+        if len(values) > MOST:
+            raise ValueError(f"{match[1]} lists {len(values)} sizes, at most {MOST} are allowed; give a range")
         if not 0 <= values[0] <= values[-1] <= LARGEST:
             raise ValueError(f"sizes in {text!r} must be 0 or more")
         return Membership(text, match[1], values)
