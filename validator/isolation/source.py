@@ -20,7 +20,7 @@ from validator.isolation.syntax import nodes, parse_new_syntax
 if TYPE_CHECKING:
     from validator.isolation.blast.graph import ImportGraph
 
-__all__ = ["Corpus", "Source", "Sources", "Words"]
+__all__ = ["Corpus", "Source", "Sources", "Words", "compile_problem"]
 
 MAX_SOURCE = 4 * 1024 * 1024
 """Bytes of one Python file that are parsed: a 50,000-line file is about 2 MB; `ast` takes about 100 times that."""
@@ -69,6 +69,22 @@ def parse(path: str, data: bytes) -> Source:
         except (ValueError, RecursionError, MemoryError) as error:
             problem, line = f"does not parse: {error or type(error).__name__}", None
     return Source(path, None, lines, problem, line)
+
+
+def compile_problem(source: Source) -> tuple[str, int | None] | None:
+    """(why, line) where Python's compiler refuses what its parser takes: a `return` outside functions, a late
+    `from __future__`, a name that is `global` too late. Nothing is run."""
+    if source.module is None:
+        return None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            compile(source.module, "<judged>", "exec", dont_inherit=True)
+    except SyntaxError as error:
+        return f"does not compile: {error.msg}", error.lineno
+    except (ValueError, TypeError, RecursionError, MemoryError, OverflowError, SystemError) as error:
+        return f"does not compile: {error or type(error).__name__}", None
+    return None
 
 
 def _decode(data: bytes) -> str:

@@ -23,7 +23,7 @@ from validator.isolation.offpath.scopes import annotations_of
 from validator.isolation.offpath.switch import Off, OffForm, SwitchSpec
 from validator.isolation.offpath.unbound import newly_unbound, unbound_reads
 from validator.isolation.offpath.world import World
-from validator.isolation.source import Sources
+from validator.isolation.source import Sources, compile_problem
 from validator.isolation.syntax import parts, walk
 
 __all__ = ["Fact", "FileProof", "Shown", "prove"]
@@ -177,6 +177,9 @@ def _file_proof(
         source = sources.parse(path)
         if source.module is None:
             return FileProof(new, ways, problem=f"{source.problem} (at the {side})", line=source.line)
+    refused = compile_problem(head.parse(new))
+    if refused and compile_problem(base.parse(old)) is None:
+        return FileProof(new, ways, problem=refused[0], line=refused[1])
     if problem or not found:
         return FileProof(new, ways, problem=problem or "was not evaluated")
     differences: dict[Difference, list[Off]] = {}
