@@ -208,7 +208,7 @@ def test_the_deciding_finding_is_an_open_one_of_that_obligation() -> None:
 def test_a_fix_that_is_a_command_is_how_to_see_it_again() -> None:
     again = replace(EARLY, fix="validator replay 'X' --manifest FILE")
     told = brief(of(replace(REFUTED, findings=(again.id,)), findings=(again,)))
-    assert told.next == "To see it again: validator replay 'X' --manifest FILE"
+    assert told.next == "How to see it again: validator replay 'X' --manifest FILE"
     assert brief(of(replace(REFUTED, findings=(again.id,)), findings=(replace(again, fix=""),))).next == ""
 
 

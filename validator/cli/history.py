@@ -15,14 +15,17 @@ __all__ = ["history"]
 def history(folder: str, manifest: str | None) -> int:
     """List the runs whose bundles lie in DIR or below, by manifest: what was proven when, with which tools.
 
-    Evidence is stale when the policy's days are over, or a newer run is about another commit or used other tools.
+    Says what changed from each run to the next. Evidence is stale when the policy's days are over, when a newer run is
+    about another commit or used other tools, and when this machine has other versions of them.
 
     Exit codes: 0 listed, 2 no bundle.
     """
     from datetime import UTC, datetime
 
+    from validator import __version__
     from validator.cli.output import emit
     from validator.errors import Problem
+    from validator.ordering.sass.tools import Tools
     from validator.report.history import find_runs, render_history
     from validator.text import visible
     from validator.verdict.bundle import BundleError
@@ -33,5 +36,6 @@ def history(folder: str, manifest: str | None) -> int:
         click.echo(f"not read: {visible(str(problem))}", err=True)
     if not chosen:
         raise BundleError(Problem(f"no run of {manifest}" if manifest else "no bundle could be read", folder))
-    emit(render_history(chosen, datetime.now(UTC).date()))
+    here = {"validator": __version__, **Tools.find().versions}
+    emit(render_history(chosen, datetime.now(UTC).date(), here))
     return 0

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from validator.report.gaps import largest
 from validator.report.standing import by_subject, stands
-from validator.report.words import STRENGTHS, plural
+from validator.report.words import STRENGTHS, plural, shows_again
 from validator.rules import all_rules, unwaivable
 from validator.verdict.model import Finding, Obligation, Status, Strength, Verdict
 from validator.verdict.result import CheckResult, deciding, site
@@ -115,7 +115,7 @@ def _next(finding: Finding) -> str:
     line = next((line.strip().rstrip(".:") for line in finding.fix.split("\n") if line.strip()), "")
     if not line:
         return ""
-    return f"To see it again: {line}" if line.startswith("validator ") else f"What mends it: {line}"
+    return f"{'How to see it again' if shows_again(line) else 'What mends it'}: {line}"
 
 
 def _strengths(result: CheckResult) -> str:

@@ -256,9 +256,9 @@ def _explanation(finding: Finding) -> Iterator[str]:
         yield f"*Why it matters*: {markdown(shorten(finding.why, 1000))}  "
     fix = finding.fix.strip("\n")
     if "\n" in fix:
-        yield from ("*How to mend it*:", "", fenced(shorten(fix, 3000)))
+        yield from (f"*{words.fix_title(fix)}*:", "", fenced(shorten(fix, 3000)))
     elif fix:
-        yield f"*How to mend it*: {markdown(shorten(fix, 1000))}"
+        yield f"*{words.fix_title(fix)}*: {markdown(shorten(fix, 1000))}"
 
 
 def _claims(result: CheckResult) -> Iterator[str]:

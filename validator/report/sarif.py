@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from validator import __version__
 from validator.report.rule_pages import help_uri
-from validator.report.words import by_weight
+from validator.report.words import by_weight, fix_title
 from validator.rule import Rule
 from validator.rules import NoPage, all_rules, page
 from validator.text import fenced, shorten, visible
@@ -100,7 +100,7 @@ def _result(finding: Finding, rule: int, reasons: Mapping[str, str]) -> dict[str
     text = _plain(finding.message) + (f" ({_plain(finding.where.source)})" if finding.where.source else "")
     if finding.count > 1:
         text += f"\n{finding.count:,} places in all."
-    for title, more in (("Why it matters", finding.why), ("How to mend it", finding.fix)):
+    for title, more in (("Why it matters", finding.why), (fix_title(finding.fix), finding.fix)):
         text += f"\n\n{title}: {_plain(more)}" if more else ""
     result: dict[str, Any] = {
         "ruleId": finding.rule,

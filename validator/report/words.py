@@ -20,11 +20,13 @@ __all__ = [
     "change_size",
     "compact",
     "evidence_of",
+    "fix_title",
     "launch",
     "place",
     "plural",
     "roles",
     "scope_rows",
+    "shows_again",
     "switch_line",
     "waiver_line",
 ]
@@ -63,6 +65,16 @@ def place(where: Location) -> str:
     if where.pc is not None:
         spot += f" at 0x{where.pc:x}"
     return f"{spot} ({where.source})" if where.source else spot
+
+
+def shows_again(fix: str) -> bool:
+    """Whether a fix is a command that shows the fault once more, and mends nothing."""
+    return fix.lstrip().startswith("validator ")
+
+
+def fix_title(fix: str) -> str:
+    """What stands over a fix."""
+    return "How to see it again" if shows_again(fix) else "How to mend it"
 
 
 def change_size(change: Change) -> str:
