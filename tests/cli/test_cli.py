@@ -225,7 +225,7 @@ def test_ctrl_c_is_130_and_leaves_nothing(repo, tmp_path: Path) -> None:  # type
     script = (
         "import sys, time\n"
         "import validator.pipeline as p\n"
-        "def slow(entry, context, debug):\n"
+        "def slow(entry, context):\n"
         "    print('running', file=sys.stderr, flush=True); time.sleep(60)\n"
         "p._run_one = slow\n"
         "from validator.cli import run\n"
