@@ -121,7 +121,8 @@ class Journal:
             self._file = -1
 
     def _sync(self) -> None:
-        os.fsync(self._file)
+        if self._unsynced:
+            os.fsync(self._file)
         self._unsynced, self._synced = 0, time.monotonic()
 
     def _read(self) -> None:
