@@ -3,9 +3,9 @@
 Overhead is what one judged call of the candidate costs beyond the candidate's own time: laying its arguments into the
 worker's memory with poisons and guard zones, the round trip, looking at every byte that must not have changed, copying
 the results out, and comparing every element. It is compared with a direct call on the same arrays in this process.
-"Small" is a case of a few hundred elements; "large" is one whose direct call takes a tenth of a second or more. (Shorter
+"Small" is a case of a few hundred elements; "large" is one whose direct call takes a tenth of a second or more. Shorter
 calls on large arrays are shown too: where a call is a pass or two over memory, as a product of two arrays is, the
-judgement itself reads more memory than that, and no share of such a call can be promised.)
+judgement itself reads more memory than that, and no share of such a call can be promised.
 
 Peak memory is what the whole case needs at once (inputs, calls, reference, probes, plan, controls): arrays of the gate
 as `tracemalloc` counts them, and the memory shared with the workers. It is given as a multiple of the case's own
