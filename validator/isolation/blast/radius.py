@@ -208,6 +208,19 @@ _CHANGERS = frozenset(
 )
 
 
+_PROCESS_WIDE = frozenset(
+    {
+        "os.putenv", "os.unsetenv", "os.chdir", "sys.path.insert", "sys.path.append", "sys.path.extend",
+        "sys.meta_path.insert", "sys.meta_path.append", "sys.path_hooks.insert", "sys.path_hooks.append",
+        "torch.set_default_dtype", "torch.set_default_device", "torch.set_default_tensor_type", "torch.manual_seed",
+        "torch.cuda.manual_seed", "torch.cuda.manual_seed_all", "torch.set_num_threads", "random.seed",
+        "np.random.seed", "numpy.random.seed", "torch.use_deterministic_algorithms", "logging.disable",
+        "torch.set_float32_matmul_precision", "signal.signal", "locale.setlocale",
+    }
+)  # fmt: skip
+"""Calls that change something for the whole process."""
+
+
 def _foreign_target(node: ast.AST, names: set[str]) -> str:
     """What a store, `setattr` or changing method reaches, when it belongs to an imported name; empty: nothing."""
     targets: list[ast.expr] = []
@@ -217,7 +230,7 @@ def _foreign_target(node: ast.AST, names: set[str]) -> str:
         called = name_of(node.func)
         if called in ("setattr", "delattr") and node.args:
             targets = [node.args[0]]
-        elif called.startswith("os.") and called.split(".")[-1] in ("putenv", "unsetenv"):
+        elif called in _PROCESS_WIDE and called.split(".")[0] in names:
             return called
         elif isinstance(node.func, ast.Attribute) and node.func.attr in _CHANGERS:
             owner = name_of(node.func.value)
