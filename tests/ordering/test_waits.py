@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from validator.ordering.program import Access, Const, Direction, EventKind, Guard, Isa, Op, Space
+from validator.ordering.program import Access, Const, Direction, Event, EventKind, Guard, Isa, Op, Operation, Reg, Space
 from validator.verdict.model import Status
 
 
@@ -211,7 +211,7 @@ def test_cluster_barrier(assembler, audited):
     assert any("cluster barrier" in w.text for w in audit.waits)
 
 
-def ring(a, *, parity=0, wait=True, expect_first=False, arrive_early=False):
+def ring(a, *, parity=0, wait=True, expect_first=False, arrive_early=False, asks_again=True):
     """Warp 4 waits, announces and copies; the others wait for the mbarrier's phase and store."""
     x, out = a.param("x"), a.param("out")
     bar, tile = a.shared("bar"), a.shared("tile")
@@ -228,7 +228,12 @@ def ring(a, *, parity=0, wait=True, expect_first=False, arrive_early=False):
     a.label("end")
     a.exit()
     a.label("consumer")
-    a.event(EventKind.MBARRIER_WAIT, barrier=(bar,), parity=Const(parity))
+    over = Reg("over")
+    index = a.emit({over: Operation(Op.OPAQUE, (), "try_wait", 1)})
+    asked = {"barrier": (bar,), "parity": Const(parity), "result": over}
+    a.events.append(Event(EventKind.MBARRIER_WAIT, index, "try_wait", **asked))
+    if asks_again:
+        a.branch("consumer", over, negated=True)
     a.store(out, a.load(tile, Space.SHARED))
     a.block_size = (160, 1, 1)
     return a
@@ -244,7 +249,7 @@ def test_bytes_announced_before_the_wait_arrive_behind_it(assembler, audited):
     assert audited(ring(assembler("x", "out"), expect_first=True)).status is Status.PROVEN
 
 
-@pytest.mark.parametrize("change", [{"parity": 1}, {"wait": False}, {"arrive_early": True}])
+@pytest.mark.parametrize("change", [{"parity": 1}, {"wait": False}, {"arrive_early": True}, {"asks_again": False}])
 def test_an_mbarrier_that_orders_nothing(assembler, audited, change):
     audit = audited(ring(assembler("x", "out"), **change))
     assert ("write", "out", 1) in early(audit)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from functools import cached_property
+from typing import Any
 
 from validator.ordering.program import Edge, Event, Guard, Operand, Operation, Program, Reg
 
@@ -33,6 +34,8 @@ class Flow:
         self.program = program
         self.blocks = program.blocks
         self._entry: dict[tuple[Reg, int], tuple[int, ...]] = {}
+        self.first_values: dict[tuple[int, Reg], Any] = {}
+        """What `slices.first_value` has found out, for all who ask it about this kernel."""
 
     # -- control flow ------------------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from validator.ordering.dataflow import Flow, registers
 from validator.ordering.program import Const, Op, Operand, Operation, Reg
@@ -191,40 +191,69 @@ def first_value(flow: Flow, operand: Operand, index: int) -> int | None:
     Of several definitions the ones that do not depend on themselves are the first: a phase that starts at 0 and is
     flipped in the loop is 0.
     """
-    return _first(flow, operand, index, ())[0]
+    return _First(flow).value(operand, index, ()).value
 
 
-def _first(flow: Flow, operand: Operand, index: int, path: tuple[Node, ...]) -> tuple[int | None, bool]:
-    """(value, whether the walk met itself)."""
-    if isinstance(operand, Const):
-        return operand.value, False
-    if len(path) > 40:
-        return None, False
-    if isinstance(operand, Operation):
-        return _first_of(flow, operand, index, path)
-    plain: set[int | None] = set()
-    cyclic: set[int | None] = set()
-    met = False
-    for site in flow.reach(operand, index, flow.program.guard(index)):
-        node = (site, operand)
-        if node in path:
-            met = True
-            continue
-        value, again = _first_of(flow, flow.program.operation(site, operand), site, (*path, node))
-        (cyclic if again else plain).add(value)
-    values = plain or cyclic
-    return (values.pop() if len(values) == 1 else None), met and not plain
+class _Found(NamedTuple):
+    """What a walk over definitions came to."""
+
+    value: int | None
+    again: bool = False
+    """Whether the walk met itself, and nothing but itself."""
+    alone: bool = True
+    """Whether nothing hung on how the walk came here, so that the answer holds for every walk."""
 
 
-def _first_of(flow: Flow, operation: Operation, index: int, path: tuple[Node, ...]) -> tuple[int | None, bool]:
-    if operation.op not in _SCALAR or not operation.args:
-        return None, False
-    parts = [_first(flow, arg, index, path) for arg in operation.args]
-    met = any(again for _, again in parts)
-    if operation.op is Op.AND and any(value == 0 for value, _ in parts):
-        return 0, met
-    values = [value for value, _ in parts if value is not None]
-    return (scalar(operation, values) if len(values) == len(parts) else None), met
+class _First:
+    """One question. Definitions that hang together in loops can be walked in very many orders: it gives up in time."""
+
+    VISITS = 4096
+    DEPTH = 40
+
+    def __init__(self, flow: Flow) -> None:
+        self._flow = flow
+        self._known: dict[Node, _Found] = flow.first_values
+        self._left = self.VISITS
+
+    def value(self, operand: Operand, index: int, path: tuple[Node, ...]) -> _Found:
+        if isinstance(operand, Const):
+            return _Found(operand.value)
+        if isinstance(operand, Operation):
+            return self._operation(operand, index, path)
+        self._left -= 1
+        if len(path) > self.DEPTH or self._left < 0:
+            return _Found(None, alone=False)
+        plain: set[int | None] = set()
+        cyclic: set[int | None] = set()
+        met, alone = False, True
+        for site in self._flow.reach(operand, index, self._flow.program.guard(index)):
+            node = (site, operand)
+            if node in path:
+                met, alone = True, False
+                continue
+            found = self._node(node, path)
+            alone &= found.alone
+            (cyclic if found.again else plain).add(found.value)
+        values = plain or cyclic
+        return _Found(values.pop() if len(values) == 1 else None, met and not plain, alone)
+
+    def _node(self, node: Node, path: tuple[Node, ...]) -> _Found:
+        found = self._known.get(node)
+        if found is None:
+            found = self._operation(self._flow.program.operation(*node), node[0], (*path, node))
+            if found.alone:
+                self._known[node] = found
+        return found
+
+    def _operation(self, operation: Operation, index: int, path: tuple[Node, ...]) -> _Found:
+        if operation.op not in _SCALAR or not operation.args:
+            return _Found(None)
+        parts = [self.value(arg, index, path) for arg in operation.args]
+        again, alone = any(part.again for part in parts), all(part.alone for part in parts)
+        if operation.op is Op.AND and any(part.value == 0 for part in parts):
+            return _Found(0, again, alone)
+        values = [part.value for part in parts if part.value is not None]
+        return _Found(scalar(operation, values) if len(values) == len(parts) else None, again, alone)
 
 
 def scalar(operation: Operation, values: list[int]) -> int | None:
