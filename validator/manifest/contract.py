@@ -10,13 +10,25 @@ import difflib
 import fnmatch
 import re
 from collections.abc import Iterable, Iterator
-from enum import StrEnum
 from functools import cached_property
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from validator.manifest.dims import Constraint, Membership, parse_constraint, parse_expression
+from validator.manifest.values import (
+    DTYPES,
+    Callable_,
+    Domain,
+    DType,
+    Layout,
+    Model,
+    Role,
+    Values,
+    as_list,
+    as_tuple,
+    raise_all,
+)
 
 __all__ = [
     "DTYPES",
@@ -36,168 +48,6 @@ __all__ = [
     "Values",
     "match_contract",
 ]
-
-
-class Role(StrEnum):
-    """What an argument's memory is to the launches around this kernel (`validator explain roles`)."""
-
-    WEIGHT = "weight"
-    STABLE = "stable"
-    ACTIVATION = "activation"
-    INDEX = "index"
-    STATE = "state"
-    OUTPUT = "output"
-    WORKSPACE = "workspace"
-    FLAG = "flag"
-    MAILBOX = "mailbox"
-    SCALAR = "scalar"
-
-    @property
-    def static(self) -> bool:
-        """May be read before the dependency wait: nothing that can still be running writes it."""
-        return self in (Role.WEIGHT, Role.STABLE)
-
-    @property
-    def memory(self) -> bool:
-        """False for arguments passed by value."""
-        return self is not Role.SCALAR
-
-
-class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-def _raise(wrong: list[str]) -> None:
-    if wrong:
-        raise ValueError("; ".join(wrong))
-
-
-def _tuple(value: object) -> object:
-    """One name where several are allowed."""
-    return (value,) if isinstance(value, str) else value
-
-
-def _listed(value: object) -> object:
-    """One number where several are allowed."""
-    return (value,) if isinstance(value, int) else value
-
-
-def _reference(text: str) -> str:
-    if not re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", text):
-        raise ValueError(f"{text!r} is not `module:function`")
-    return text
-
-
-DType = Literal[
-    "float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "float4_e2m1fn",
-    "int64", "int32", "int16", "int8", "uint64", "uint32", "uint16", "uint8", "int4", "uint4", "bool",
-]  # fmt: skip
-"""Element types by their numpy or ml_dtypes name."""
-_DTYPE_ALIASES = {
-    "double": "float64", "float": "float32", "half": "float16", "fp64": "float64", "fp32": "float32",
-    "fp16": "float16", "bf16": "bfloat16", "float8_e4m3": "float8_e4m3fn", "e4m3": "float8_e4m3fn",
-    "fp8_e4m3": "float8_e4m3fn", "fp8e4m3": "float8_e4m3fn", "e5m2": "float8_e5m2", "fp8_e5m2": "float8_e5m2",
-    "fp8e5m2": "float8_e5m2", "fp4": "float4_e2m1fn", "e2m1": "float4_e2m1fn", "bool_": "bool",
-}  # fmt: skip
-DTYPES: tuple[str, ...] = DType.__args__  # type: ignore[attr-defined]
-
-Layout = Literal["contiguous", "strided", "transposed", "sliced", "offset", "distant"]
-"""How an array may lie in memory: `strided` has gaps between rows, `transposed` swaps its last two axes in memory,
-`sliced` is the middle of a larger array, `offset` starts one element after an aligned address, `distant` has so much
-between two positions along its first axis that offsets leave 32 bits (on a GPU; elsewhere it is contiguous)."""
-
-Callable_ = Annotated[str, BeforeValidator(lambda v: _reference(v) if isinstance(v, str) else v)]
-"""`module:function`, importable from `import_root`."""
-
-
-def _dtypes(value: object) -> object:
-    names = _tuple(value)
-    return tuple(_DTYPE_ALIASES.get(n, n) for n in names) if isinstance(names, list | tuple) else names
-
-
-class Domain(_Model):
-    """What values an argument may hold. Everything that is absent is unrestricted."""
-
-    low: float | None = None
-    high: float | None = None
-    """Inclusive bounds of every element."""
-    values: tuple[float, ...] = ()
-    """The only values there are."""
-    index: str | None = None
-    """`argument.axis`: every element is a valid position along that axis of that argument."""
-    sentinel: int | None = None
-    """The element that means "no entry" in an index (-1 in slot tables)."""
-    lengths: str | None = None
-    """`argument.axis`: element i is how much of that axis is in use in row i; the rest is padding."""
-    sum: str | None = None
-    """The elements add up to this expression of dimensions (`sum(lengths) == T`)."""
-    unique: bool = False
-    sorted: bool = False
-    """Ascending along the last axis."""
-    probability: bool = False
-    """Non-negative, every row along the last axis adds up to 1."""
-    scales: str | None = None
-    """Name of the argument that holds this quantised argument's scales."""
-    special: Annotated[tuple[Literal["nan", "inf", "-inf"], ...], BeforeValidator(_tuple)] = ()
-    """Special values that callers may pass and that must propagate as the reference does."""
-
-    @model_validator(mode="after")
-    def _consistent(self) -> Domain:
-        wrong = []
-        if self.low is not None and self.high is not None and self.low > self.high:
-            wrong.append(f"`low` {self.low} is above `high` {self.high}")
-        exclusive = [k for k in ("index", "lengths", "probability", "values") if getattr(self, k)]
-        if len(exclusive) > 1:
-            wrong.append(f"{' and '.join(f'`{k}`' for k in exclusive)} exclude one another")
-        for key in ("index", "lengths"):
-            text = getattr(self, key)
-            if text is not None and not re.fullmatch(r"[A-Za-z_][\w.]*\.\d+", text):
-                wrong.append(f"`{key}` is {text!r}, expected `argument.axis` such as `state.0`")
-        if self.sentinel is not None and self.index is None:
-            wrong.append("`sentinel` needs `index`")
-        _raise(wrong)
-        return self
-
-
-class Values(_Model):
-    """Shape, element type and values, for the differential tests; shared by arguments and struct fields."""
-
-    dtype: Annotated[tuple[DType, ...], BeforeValidator(_dtypes)] = ()
-    """One or several element types; several mean that each is supported."""
-    shape: tuple[int | str, ...] | None = None
-    """Sizes, outermost first; a string is an expression of dimensions. None: by value, or not described."""
-    domain: Domain = Domain()
-    layouts: Annotated[tuple[Layout, ...], BeforeValidator(_tuple)] = ("contiguous",)
-    """Layouts that callers may pass."""
-    inplace: bool = False
-    """The kernel may change it although its role is not written by the kernel."""
-    value: int | float | str | None = None
-    """A by-value argument's value: a number or an expression of dimensions. None: drawn from the domain."""
-    model: bool = True
-    """False: the CPU callable does not take this parameter (a descriptor, a stride, a semaphore)."""
-    stride: str | None = None
-    """`argument.axis`: a by-value argument that tells the kernel how many elements lie between two positions there."""
-    empty: Annotated[int, Field(ge=0, lt=1 << 32)] | None = None
-    """Of a mailbox: the 32-bit word that says "nothing here yet" (-0.0 is 0x80000000)."""
-
-    @model_validator(mode="after")
-    def _sizes_parse(self) -> Values:
-        wrong = []
-        texts = [*(self.shape or ()), *((self.domain.sum,) if self.domain.sum is not None else ())]
-        texts += [self.value] if isinstance(self.value, str) else []
-        for text in texts:
-            try:
-                parse_expression(text)
-            except ValueError as error:
-                wrong.append(str(error))
-        _raise(wrong)
-        return self
-
-    @property
-    def size_names(self) -> frozenset[str]:
-        """Dimensions that the shape, the value or the sum use."""
-        texts = [s for s in (*(self.shape or ()), self.domain.sum, self.value) if isinstance(s, str)]
-        return frozenset().union(*(parse_expression(t).names for t in texts))
 
 
 class ContractField(Values):
@@ -245,7 +95,7 @@ class Argument(Values):
         return tuple(p.name for p in parts if p.role is Role.STABLE and not p.justification)
 
 
-class Launch(_Model):
+class Launch(Model):
     """How the kernel is launched, as far as the author says. Absent keys are unknown, not false."""
 
     pdl: bool | None = None
@@ -257,7 +107,7 @@ class Launch(_Model):
     """Dynamic shared memory, bytes."""
 
 
-class Tolerance(_Model):
+class Tolerance(Model):
     """How results are compared. What a change asks for here is shown to the reviewer; a policy may cap it."""
 
     policy: Literal["relative-to-baseline", "absolute", "ulp", "exact", "property"] = "relative-to-baseline"
@@ -282,7 +132,7 @@ class Tolerance(_Model):
         return self
 
 
-class Compiled(_Model):
+class Compiled(Model):
     """`compiled`: the kernel itself, for devices that run PTX or machine code. `launch` says how it is launched."""
 
     artifact: str
@@ -299,7 +149,7 @@ class Compiled(_Model):
         return self
 
 
-class Launches(_Model):
+class Launches(Model):
     """`launches`: one result out of several launches, or ranks, on the same buffers, in whatever order they come."""
 
     argument: str
@@ -313,7 +163,7 @@ class Launches(_Model):
         return self
 
 
-class KernelContract(_Model):
+class KernelContract(Model):
     """One `[[kernels]]` table."""
 
     match: str
@@ -321,7 +171,7 @@ class KernelContract(_Model):
     launch: Launch = Launch()
     args: Annotated[tuple[Argument, ...], Field(max_length=1024)] = ()
 
-    dims: Annotated[tuple[str, ...], Field(max_length=128), BeforeValidator(_tuple)] = ()
+    dims: Annotated[tuple[str, ...], Field(max_length=128), BeforeValidator(as_tuple)] = ()
     """Ranges and constraints of the symbolic dimensions: `T in 0..512`, `H % 128 == 0`."""
     candidate: Callable_ | None = None
     """The CPU callable of the new path, `module:function` in the head tree, on numpy arrays."""
@@ -329,7 +179,7 @@ class KernelContract(_Model):
     """The new path as it is called, `module:function` in the head tree, on torch tensors (CPU or CUDA)."""
     compiled: Compiled | None = None
     """The compiled kernel of the new path: takes every parameter, those with `model = false` too."""
-    devices: Annotated[tuple[Literal["cpu", "ptx", "cuda"], ...], BeforeValidator(_tuple)] = ()
+    devices: Annotated[tuple[Literal["cpu", "ptx", "cuda"], ...], BeforeValidator(as_tuple)] = ()
     """Where `check` shall run it: a CPU callable, the compiled PTX on a CPU, a GPU. Empty: a CPU, if anything."""
     reference: Callable_ | None = None
     """What it must compute, `module:function` in the base tree; also given float64 inputs."""
@@ -337,21 +187,21 @@ class KernelContract(_Model):
     """The trusted implementation whose error is the yardstick; None: the reference at the arguments' own types."""
     trusted: Literal["numpy", "torch"] = "numpy"
     """What `reference` and `baseline` take: numpy arrays, or torch's CPU tensors."""
-    essential: Annotated[tuple[Callable_, ...], BeforeValidator(_tuple)] = ()
+    essential: Annotated[tuple[Callable_, ...], BeforeValidator(as_tuple)] = ()
     """Functions of the new path that do its work, `module:function` in the head tree: where one of them does nothing,
     the result must be wrong. Shows that they, and not something else, made it."""
     generator: Callable_ | None = None
     """Escape hatch: a function of the base tree that makes the arguments from dimensions and a seed."""
     import_root: str = "."
     """Folder in the tree from which candidate and reference import."""
-    returns: Annotated[tuple[str, ...], BeforeValidator(_tuple)] = ()
+    returns: Annotated[tuple[str, ...], BeforeValidator(as_tuple)] = ()
     """Arguments that the callables return, in this order, instead of taking a buffer to fill."""
     batch: str | None = None
     """Dimension along which rows are independent of one another."""
     compute_dtype: Literal["float64", "float32", "float16", "bfloat16"] = "float32"
     """Precision in which the kernel promises to accumulate."""
     tolerance: Tolerance = Tolerance()
-    tiles: dict[str, Annotated[tuple[int, ...], BeforeValidator(_listed)]] = {}
+    tiles: dict[str, Annotated[tuple[int, ...], BeforeValidator(as_list)]] = Field(default_factory=dict)
     """Tile sizes by dimension: sizes around their multiples are always tested."""
     production: Annotated[tuple[dict[str, int], ...], Field(max_length=1024)] = ()
     """Dimensions as they occur in use; always tested."""
@@ -359,7 +209,9 @@ class KernelContract(_Model):
     """Same bytes on every repeat; also whatever else is in the batch; or only within the tolerance."""
     rounding: Literal["free", "as-baseline"] = "free"
     """`as-baseline`: a 16-bit or narrower result rounds wherever the trusted implementation does in between."""
-    configurations: dict[str, Annotated[tuple[int, ...], Field(min_length=1), BeforeValidator(_listed)]] = {}
+    configurations: dict[str, Annotated[tuple[int, ...], Field(min_length=1), BeforeValidator(as_list)]] = Field(
+        default_factory=dict
+    )
     """What the candidate can choose (a tile, a split, a path), by name: it takes these numbers after the arguments, in
     this order, and must be right with each; the reference knows nothing of them."""
     launches: Launches | None = None
@@ -370,7 +222,7 @@ class KernelContract(_Model):
     @model_validator(mode="after")
     def _consistent(self) -> KernelContract:
         wrong = [*_bad_dims(self), *_bad_names(self), *_bad_callables(self)]
-        _raise(wrong)
+        raise_all(wrong)
         return self
 
     @cached_property
@@ -410,18 +262,18 @@ class KernelContract(_Model):
         return any(fnmatch.fnmatchcase(name, self.match) for name in names)
 
 
-class StepLaunch(_Model):
+class StepLaunch(Model):
     """One launch of a step: which kernel, and which buffer each argument is."""
 
     kernel: str
     """Glob over kernel names."""
-    args: dict[str, str] = {}
+    args: dict[str, str] = Field(default_factory=dict)
     """Argument (or `argument.field`) name → buffer name of the step."""
     pdl: bool | None = None
     """Overrides the kernel's `launch.pdl` for this launch."""
 
 
-class Step(_Model):
+class Step(Model):
     """The order of launches of one step on one stream (`ordering`: which earlier launches may still be running)."""
 
     name: str

@@ -1,0 +1,190 @@
+"""What an argument is to the launches around a kernel, and what values it may hold."""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from validator.manifest.dims import parse_expression
+
+__all__ = [
+    "DTYPES",
+    "Callable_",
+    "DType",
+    "Domain",
+    "Layout",
+    "Model",
+    "Role",
+    "Values",
+    "as_list",
+    "as_tuple",
+    "raise_all",
+]
+
+
+class Role(StrEnum):
+    """What an argument's memory is to the launches around this kernel (`validator explain roles`)."""
+
+    WEIGHT = "weight"
+    STABLE = "stable"
+    ACTIVATION = "activation"
+    INDEX = "index"
+    STATE = "state"
+    OUTPUT = "output"
+    WORKSPACE = "workspace"
+    FLAG = "flag"
+    MAILBOX = "mailbox"
+    SCALAR = "scalar"
+
+    @property
+    def static(self) -> bool:
+        """May be read before the dependency wait: nothing that can still be running writes it."""
+        return self in (Role.WEIGHT, Role.STABLE)
+
+    @property
+    def memory(self) -> bool:
+        """False for arguments passed by value."""
+        return self is not Role.SCALAR
+
+
+class Model(BaseModel):
+    """Part of a contract: unknown keys are errors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def raise_all(wrong: list[str]) -> None:
+    """All problems at once."""
+    if wrong:
+        raise ValueError("; ".join(wrong))
+
+
+def as_tuple(value: object) -> object:
+    """One name where several are allowed."""
+    return (value,) if isinstance(value, str) else value
+
+
+def as_list(value: object) -> object:
+    """One number where several are allowed."""
+    return (value,) if isinstance(value, int) else value
+
+
+def module_function(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", text):
+        raise ValueError(f"{text!r} is not `module:function`")
+    return text
+
+
+DType = Literal[
+    "float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "float4_e2m1fn",
+    "int64", "int32", "int16", "int8", "uint64", "uint32", "uint16", "uint8", "int4", "uint4", "bool",
+]  # fmt: skip
+"""Element types by their numpy or ml_dtypes name."""
+_DTYPE_ALIASES = {
+    "double": "float64", "float": "float32", "half": "float16", "fp64": "float64", "fp32": "float32",
+    "fp16": "float16", "bf16": "bfloat16", "float8_e4m3": "float8_e4m3fn", "e4m3": "float8_e4m3fn",
+    "fp8_e4m3": "float8_e4m3fn", "fp8e4m3": "float8_e4m3fn", "e5m2": "float8_e5m2", "fp8_e5m2": "float8_e5m2",
+    "fp8e5m2": "float8_e5m2", "fp4": "float4_e2m1fn", "e2m1": "float4_e2m1fn", "bool_": "bool",
+}  # fmt: skip
+DTYPES: tuple[str, ...] = DType.__args__  # type: ignore[attr-defined]
+
+Layout = Literal["contiguous", "strided", "transposed", "sliced", "offset", "distant"]
+"""How an array may lie in memory: `strided` has gaps between rows, `transposed` swaps its last two axes in memory,
+`sliced` is the middle of a larger array, `offset` starts one element after an aligned address, `distant` has so much
+between two positions along its first axis that offsets leave 32 bits (on a GPU; elsewhere it is contiguous)."""
+
+Callable_ = Annotated[str, BeforeValidator(lambda v: module_function(v) if isinstance(v, str) else v)]
+"""`module:function`, importable from `import_root`."""
+
+
+def _dtypes(value: object) -> object:
+    names = as_tuple(value)
+    return tuple(_DTYPE_ALIASES.get(n, n) for n in names) if isinstance(names, list | tuple) else names
+
+
+class Domain(Model):
+    """What values an argument may hold. Everything that is absent is unrestricted."""
+
+    low: float | None = None
+    high: float | None = None
+    """Inclusive bounds of every element."""
+    values: tuple[float, ...] = ()
+    """The only values there are."""
+    index: str | None = None
+    """`argument.axis`: every element is a valid position along that axis of that argument."""
+    sentinel: int | None = None
+    """The element that means "no entry" in an index (-1 in slot tables)."""
+    lengths: str | None = None
+    """`argument.axis`: element i is how much of that axis is in use in row i; the rest is padding."""
+    sum: str | None = None
+    """The elements add up to this expression of dimensions (`sum(lengths) == T`)."""
+    unique: bool = False
+    sorted: bool = False
+    """Ascending along the last axis."""
+    probability: bool = False
+    """Non-negative, every row along the last axis adds up to 1."""
+    scales: str | None = None
+    """Name of the argument that holds this quantised argument's scales."""
+    special: Annotated[tuple[Literal["nan", "inf", "-inf"], ...], BeforeValidator(as_tuple)] = ()
+    """Special values that callers may pass and that must propagate as the reference does."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Domain:
+        wrong = []
+        if self.low is not None and self.high is not None and self.low > self.high:
+            wrong.append(f"`low` {self.low} is above `high` {self.high}")
+        exclusive = [k for k in ("index", "lengths", "probability", "values") if getattr(self, k)]
+        if len(exclusive) > 1:
+            wrong.append(f"{' and '.join(f'`{k}`' for k in exclusive)} exclude one another")
+        for key in ("index", "lengths"):
+            text = getattr(self, key)
+            if text is not None and not re.fullmatch(r"[A-Za-z_][\w.]*\.\d+", text):
+                wrong.append(f"`{key}` is {text!r}, expected `argument.axis` such as `state.0`")
+        if self.sentinel is not None and self.index is None:
+            wrong.append("`sentinel` needs `index`")
+        raise_all(wrong)
+        return self
+
+
+class Values(Model):
+    """Shape, element type and values, for the differential tests; shared by arguments and struct fields."""
+
+    dtype: Annotated[tuple[DType, ...], BeforeValidator(_dtypes)] = ()
+    """One or several element types; several mean that each is supported."""
+    shape: tuple[int | str, ...] | None = None
+    """Sizes, outermost first; a string is an expression of dimensions. None: by value, or not described."""
+    domain: Domain = Domain()
+    layouts: Annotated[tuple[Layout, ...], BeforeValidator(as_tuple)] = ("contiguous",)
+    """Layouts that callers may pass."""
+    inplace: bool = False
+    """The kernel may change it although its role is not written by the kernel."""
+    value: int | float | str | None = None
+    """A by-value argument's value: a number or an expression of dimensions. None: drawn from the domain."""
+    model: bool = True
+    """False: the CPU callable does not take this parameter (a descriptor, a stride, a semaphore)."""
+    stride: str | None = None
+    """`argument.axis`: a by-value argument that tells the kernel how many elements lie between two positions there."""
+    empty: Annotated[int, Field(ge=0, lt=1 << 32)] | None = None
+    """Of a mailbox: the 32-bit word that says "nothing here yet" (-0.0 is 0x80000000)."""
+
+    @model_validator(mode="after")
+    def _sizes_parse(self) -> Values:
+        wrong = []
+        texts = [*(self.shape or ()), *((self.domain.sum,) if self.domain.sum is not None else ())]
+        texts += [self.value] if isinstance(self.value, str) else []
+        for text in texts:
+            try:
+                parse_expression(text)
+            except ValueError as error:
+                wrong.append(str(error))
+        raise_all(wrong)
+        return self
+
+    @property
+    def size_names(self) -> frozenset[str]:
+        """Dimensions that the shape, the value or the sum use."""
+        texts = [s for s in (*(self.shape or ()), self.domain.sum, self.value) if isinstance(s, str)]
+        return frozenset().union(*(parse_expression(t).names for t in texts))
