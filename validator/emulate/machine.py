@@ -36,7 +36,7 @@ __all__ = ["DTYPES", "Limits", "Machine", "Memory", "Shape", "Stopped", "Unexecu
 
 DTYPES = {1: np.bool_, 8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64, 128: np.uint64}
 POISONED_REGISTER = 0xA5A5A5A5A5A5A5A5
-_RETRIES = 20_000
+_RETRIES = 2_000
 """Rounds in which all polling threads found nothing new before the machine calls it a livelock, whatever they count."""
 
 

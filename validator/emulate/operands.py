@@ -97,6 +97,8 @@ def reader(context: Context, source: Source | None, bits: int, kind: str = "") -
 
 def _register(source: Register, bits: int) -> Read:
     row = source.row
+    if bits == 128 != source.bits or (bits == 1) != (source.bits == 1):
+        raise NotTranslated(f"{bits} bits of a register of {source.bits}")
     if source.negated:
         return lambda m, lanes: ~m.rows[row][lanes.index]
     if bits == source.bits:
@@ -121,8 +123,8 @@ def put_to(target: Source | None, bits: int, signed: bool = False) -> Put | None
             m.rows[row][lanes.index] = value.view(narrow).astype(wide).view(raw)
 
         return extend
-    if target.bits == 128 and bits != 128:
-        raise NotTranslated("a narrow result in a 128-bit register")
+    if (target.bits == 128) != (bits == 128) or (target.bits == 1) != (bits == 1):
+        raise NotTranslated(f"a result of {bits} bits in a register of {target.bits}")
 
     def put(m: Machine, lanes: Lanes, value: Array) -> None:
         m.rows[row][lanes.index] = value

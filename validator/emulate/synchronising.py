@@ -257,6 +257,8 @@ def _copy_step(instruction: Instruction, context: Context) -> Step:
     if not isinstance(size_operand, Immediate):
         raise NotTranslated("a size that is no constant")
     size = size_operand.value
+    if size not in (4, 8, 16):
+        raise NotTranslated(f"a copy of {size} bytes")
     limit = operands[3] if len(operands) > 3 else None
     sizes = _sizes(instruction, limit, size, context)
     width = min(size, 4)

@@ -77,6 +77,8 @@ def store_step(instruction: Instruction, context: Context) -> Step:
     at = position_of_address(instruction)
     address = address_of(context, instruction.operands[at])
     sources = tuple(flat(instruction.operands[at + 1 : at + 2]))
+    if len(sources) != touch.count:
+        raise NotTranslated(f"{len(sources)} values for {touch.count} elements")
     reads = [reader(context, s, touch.width * 8, instruction.type) for s in sources]
 
     def step(m: Machine, lanes: Lanes) -> None:
@@ -133,6 +135,8 @@ def atomic_step(instruction: Instruction, context: Context) -> Step:
     address = address_of(context, instruction.operands[at])
     count = 2 if name == "cas" else 1
     reads = [reader(context, s, touch.width * 8) for s in flat(instruction.operands[at + 1 : at + 1 + count])]
+    if len(reads) != count:
+        raise NotTranslated(f"{len(reads)} values, {count} are needed")
     put = put_to(instruction.operands[0], touch.width * 8) if at else None
 
     def step(m: Machine, lanes: Lanes) -> None:

@@ -163,11 +163,19 @@ def _segment(segment: Segment, context: Context, unsupported: Counter[str], wrap
 
 def _step(instruction: Instruction, context: Context, unsupported: Counter[str]) -> Step:
     try:
-        return _family(instruction)(instruction, context)
+        return _translated(instruction, context)
     except NotTranslated as reason:
         name = ".".join(instruction.words)
         unsupported[f"{name}: {reason}"] += 1
         return _stop(f"{name} ({reason})", instruction.index)
+
+
+def _translated(instruction: Instruction, context: Context) -> Step:
+    """Raises `NotTranslated`, also for operands that are too few or of the wrong kind for the instruction."""
+    try:
+        return _family(instruction)(instruction, context)
+    except (IndexError, ValueError) as wrong:
+        raise NotTranslated("its operands are not those of the form") from wrong
 
 
 def _family(instruction: Instruction) -> Family:
@@ -240,7 +248,7 @@ def _gate(instruction: Instruction, context: Context) -> Gate | None:
 def _guarded_gate(instruction: Instruction, context: Context, unsupported: Counter[str]) -> Gate | None:
     try:
         gate = _gate(instruction, context)
-    except NotTranslated as reason:
+    except (NotTranslated, IndexError) as reason:
         unsupported[f"{'.'.join(instruction.words)}: {reason}"] += 1
         stop = _stop(str(reason), instruction.index)
         return lambda m, lanes, key: stop(m, lanes)
