@@ -334,3 +334,15 @@ def test_a_compiler_in_its_sandbox_cannot_reach_the_gate(tmp_path: Path) -> None
     if ran.enforced.get("system-calls") != "yes":
         pytest.skip(f"system calls are not confined here: {ran.enforced}")
     assert (ran.code, ran.said) == (0, "[]\n7\nTrue\n")
+
+
+def test_what_a_compiler_leaves_in_its_folder_is_not_followed(tmp_path: Path) -> None:
+    """Neither its words nor what is said of its sandbox can become a link to something that the gate can read."""
+    (tmp_path / "secret").write_text("the secret")
+    folder = tmp_path / "out"
+    folder.mkdir()
+    script = f"echo said; for f in .said .enforced; do rm -f $f; ln -s {tmp_path}/secret $f; done; echo more"
+    ran = run_confined(["/bin/sh", "-c", script], folder, [], 20, {})
+    assert "secret" not in ran.said.replace(str(tmp_path), "")
+    assert ran.said.startswith("said\n")
+    assert set(ran.enforced) >= {"limits", "namespaces", "files"}

@@ -81,7 +81,7 @@ def _nvcc(build: Build, arch: str, toolchain: Toolchain, inside: str, folder: Pa
     ptx = out / f"{name}.ptx"
     command = [toolchain.program, "-ptx", "-lineinfo", f"-arch={arch}", *build.flags, inside, "-o", str(ptx)]
     ran = run_confined(command, *given, cwd=source)
-    if ran.code != 0 or not ptx.is_file():
+    if ran.code != 0 or not _is_made(ptx):
         return ran
     ptx.write_bytes(_neutral(ptx.read_bytes(), folder, toolchain))
     level = next((flag for flag in build.flags if re.fullmatch(r"-O[0-3]", flag)), "-O3")

@@ -49,17 +49,18 @@ def run_confined(
     cwd: Path | None = None,
 ) -> Ran:
     """`command` with `folder` as the only place it can write to. `cwd`: where it starts; None: there."""
-    report, said = folder / ".enforced", folder / ".said"
+    said = folder / ".said"
+    report, told = os.pipe()
     asked = {
         "command": list(command),
         "limits": _LIMITS,
         "readable": [*(p for p in _SYSTEM if os.path.exists(p)), *map(str, readable)],
         "writable": [str(folder), "/dev/null"],
         "environment": {**_NEUTRAL, "HOME": str(folder), "TMPDIR": str(folder), **environment},
-        "report": str(report),
+        "report": told,
     }
     launcher = [sys.executable, "-I", "-S", "-B", str(Path(__file__).with_name("launch.py"))]
-    with said.open("wb") as out:
+    with said.open("w+b") as out:
         process = subprocess.Popen(
             [*launcher, str(confine.__file__), json.dumps(asked)],
             stdin=subprocess.DEVNULL,
@@ -68,7 +69,9 @@ def run_confined(
             cwd=cwd or folder,
             env={"PATH": "/usr/bin:/bin"},
             start_new_session=True,
+            pass_fds=(told,),
         )
+        os.close(told)
         code: int | None
         try:
             code = process.wait(seconds)
@@ -78,10 +81,12 @@ def run_confined(
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-    with said.open("rb") as text:
-        words = text.read(_TOLD).decode("utf-8", "replace")
+        out.seek(0)  # the file itself: its name may mean another one by now
+        words = out.read(_TOLD).decode("utf-8", "replace")
+    with open(report, "rb") as stream:
+        written = stream.read(_TOLD)
     try:
-        enforced = {str(k): str(v) for k, v in json.loads(report.read_bytes()).items()}
-    except (OSError, ValueError, AttributeError):
+        enforced = {str(k): str(v) for k, v in json.loads(written).items()}
+    except (ValueError, AttributeError):
         enforced = {}
     return Ran(code, words, enforced)

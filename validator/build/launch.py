@@ -21,7 +21,7 @@ def main() -> None:
     confine = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(confine)
     done = confine.confine_programs(asked["limits"], asked["readable"], asked["writable"])
-    with open(asked["report"], "w") as report:
+    with open(asked["report"], "w") as report:  # closed before the program begins: it cannot say otherwise
         json.dump(done, report)
     os.execve(asked["command"][0], asked["command"], asked["environment"])
 
