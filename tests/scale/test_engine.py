@@ -201,6 +201,17 @@ def test_shards_together_say_what_one_run_says(local, tmp_path):
     assert Counter(o.why for o in partly if o.state is State.UNREACHED) == {missing: len(stores[1])}
 
 
+def test_what_failed_by_itself_in_a_shard_fails_in_the_whole_for_the_same_reason(local, tmp_path):
+    work = [*cells(3), cell(1, "refuse"), cell(2, "break_")]
+    expected = {o.cell.id: (o.state, o.why) for o in Engine(local).run(work, 5)}
+    with Store(tmp_path) as store:
+        list(Engine(local, [store], [store], store, Shard(1, 1)).run(work, 5))
+        whole = Engine(local, [store], absent=lambda c: "not there").run(work, 5)
+        assert {o.cell.id: (o.state, o.why) for o in whole} == expected
+        again = list(Engine(local, [store], [store], store, Shard(1, 1)).run(work, 5))
+    assert [o.cell.id for o in again if not o.known] == ["test/refuse/00001", "test/break_/00002"]  # tried again
+
+
 @pytest.mark.parametrize("wrong", ["", "0/4", "5/4", "1/0", "a/b", "1/2/3", "1"])
 def test_what_is_no_shard(wrong):
     with pytest.raises(ShardError):
