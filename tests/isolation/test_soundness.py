@@ -80,6 +80,8 @@ def test_an_attribute_that_relatives_or_strangers_may_set(imported: str, files: 
         ("def k(a: int): ...\n", "def k(a: 'int' | None): ...\n"),
         ("@register\ndef k(a): ...\n", "@register\ndef k(a: int): ...\n"),
         ("@register\ndef k(a: int): ...\n", "from __future__ import annotations\n@register\ndef k(a: int): ...\n"),
+        ("import os\n", "import os\n\nTILE = os.environ['K3_TILE']\n"),
+        ("import sys\n", "import sys\n\nMAIN = sys.modules['engine']\n"),
         ("start()\nimport other\n", "import other\nstart()\n"),
         ("def k(): return start\nstart()\n", "start()\ndef k(): return start\n"),
         ("def s():\n    globals()['NEW'] = 1\n", "NEW = None\ndef s():\n    globals()['NEW'] = 1\n    if NEW: go()\n"),

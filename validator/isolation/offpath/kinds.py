@@ -10,10 +10,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from validator.isolation.offpath.classes import (
+    calls_own,
+    calls_super,
+    in_body,
+    method_of,
+    refuses_store,
+    stores_of,
+)
 from validator.isolation.offpath.constants import name_of
 from validator.isolation.offpath.passed import assigned_by, passed
 from validator.isolation.offpath.place import Place
-from validator.isolation.offpath.scopes import Scope, bound_names
+from validator.isolation.offpath.scopes import Scope
 from validator.isolation.syntax import unparse, walk
 
 if TYPE_CHECKING:
@@ -21,10 +29,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Builtin", "Class", "External", "Kind", "Kinds", "Module"]
 
-_FIELDS = frozenset({"dataclass", "dataclasses", "pydantic_dataclass", "define", "frozen", "attrs", "config"})
-_FIELD_BASES = frozenset({"BaseModel", "NamedTuple", "BaseSettings", "Struct"})
-_CLOSED_BASES = _FIELD_BASES | {"Enum", "StrEnum", "IntEnum", "Flag", "tuple", "str", "int"}
-_BINDERS = (ast.Assign, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _DEPTH = 8
 
 
@@ -226,14 +230,14 @@ class Kinds:
                 if isinstance(item, ast.AnnAssign) and getattr(item.target, "id", "") == attr:
                     annotation = self._present(item.annotation) if self._is_container(attr) else item.annotation
                     return self.annotated(annotation, one.path, f"`{one.node.name}.{attr}`", depth + 1)
-            constructor = _method(one.node, "__init__")
+            constructor = method_of(one.node, "__init__")
             if constructor is None:
                 continue
             first = [*constructor.args.posonlyargs, *constructor.args.args][:1]
             place = Place(one.path, Scope.of(constructor.body, constructor.args), one.node.name)
             place.self_name = first[0].arg if first else ""
             place.function = constructor
-            values = [v for t, v in _stores(one.node) if t == attr]
+            values = [v for t, v in stores_of(one.node) if t == attr]
             if len(values) == 1 and values[0] is not None:
                 return self.of(values[0], place, depth + 1)
             if values:
@@ -268,9 +272,9 @@ class Kinds:
         if hasattr(object, attr):
             return True
         family = list(self.lineage(owner))
-        if any(_in_body(one.node, "__getattribute__") for one in family):
+        if any(in_body(one.node, "__getattribute__") for one in family):
             return False
-        if any(_in_body(one.node, attr) for one in family):
+        if any(in_body(one.node, attr) for one in family):
             return True
         return owner.instance and self._constructed(owner, family, attr, place, line)
 
@@ -278,7 +282,7 @@ class Kinds:
         """Whether a new attribute of this name can be stored on such a thing, and storing it runs nothing."""
         if not isinstance(owner, Class) or not owner.instance:
             return False
-        return not any(_refuses(one.node, attr) for one in self.lineage(owner))
+        return not any(refuses_store(one.node, attr) for one in self.lineage(owner))
 
     def _named_before(self, place: Place, attr: str) -> bool:
         """Whether the file read this from something outside the tree already, at the base."""
@@ -294,18 +298,18 @@ class Kinds:
                 return True
             if place.function.name in ("__init__", "__new__", "__post_init__", "__init_subclass__"):
                 return False
-            if any(_calls(one.node, place.function.name) for one in family):
+            if any(calls_own(one.node, place.function.name) for one in family):
                 return False
         if self._deleted(attr) or not self._subclasses_construct(owner):
             return False
         for one in family:
-            constructor = _method(one.node, "__init__")
+            constructor = method_of(one.node, "__init__")
             if constructor is None:
                 continue
             first = [*constructor.args.posonlyargs, *constructor.args.args][:1]
             if first and f"{first[0].arg}.{attr}" in assigned_by(constructor):
                 return True
-            if not _calls_super(constructor):
+            if not calls_super(constructor):
                 return False
         return False
 
@@ -326,64 +330,7 @@ class Kinds:
             module = sources.parse(path).module
             for node in walk(module) if module else ():
                 if isinstance(node, ast.ClassDef) and any(name_of(b).split(".")[-1] == name for b in node.bases):
-                    constructor = _method(node, "__init__")
-                    if constructor is not None and not _calls_super(constructor):
+                    constructor = method_of(node, "__init__")
+                    if constructor is not None and not calls_super(constructor):
                         return False
         return True
-
-
-def _method(node: ast.ClassDef, name: str) -> ast.FunctionDef | None:
-    return next((i for i in node.body if isinstance(i, ast.FunctionDef) and i.name == name), None)
-
-
-def _in_body(node: ast.ClassDef, attr: str) -> bool:
-    """Whether the class itself has the attribute: a method, a value, or a field that a constructor always sets."""
-    decorators = {name_of(d.func if isinstance(d, ast.Call) else d).split(".")[-1] for d in node.decorator_list}
-    fields = bool(decorators & _FIELDS) or any(name_of(b).split(".")[-1] in _FIELD_BASES for b in node.bases)
-    for item in node.body:
-        if isinstance(item, ast.AnnAssign):
-            if getattr(item.target, "id", "") == attr and (item.value is not None or fields):
-                return True
-        elif isinstance(item, _BINDERS) and attr in bound_names([item]):
-            return True
-    return False
-
-
-def _refuses(node: ast.ClassDef, attr: str) -> bool:
-    """Whether the class may refuse the store or do something of its own: slots, frozen fields, properties, hooks."""
-    for item in node.body:
-        if any(n in ("__slots__", "__setattr__", "__getattribute__") for n in bound_names([item])):
-            return True
-        if attr in bound_names([item]) and not isinstance(item, ast.AnnAssign | ast.Assign):
-            return True
-        if isinstance(item, ast.Assign) and attr in bound_names([item]) and not isinstance(item.value, ast.Constant):
-            return True  # may be a descriptor
-    options = [k for d in node.decorator_list if isinstance(d, ast.Call) for k in d.keywords] + node.keywords
-    if any(k.arg in ("frozen", "slots") for k in options) or any(k.arg == "metaclass" for k in node.keywords):
-        return True
-    return any(name_of(b).split(".")[-1] in _CLOSED_BASES for b in node.bases)
-
-
-def _stores(node: ast.ClassDef) -> Iterator[tuple[str, ast.expr | None]]:
-    """(attribute, value) of every store through the first parameter of a method; None: not in the constructor."""
-    for item in node.body:
-        if not isinstance(item, ast.FunctionDef | ast.AsyncFunctionDef) or not item.args.args:
-            continue
-        first = item.args.args[0].arg
-        for part in walk(item):
-            if isinstance(part, ast.Attribute) and isinstance(part.ctx, ast.Store) and name_of(part.value) == first:
-                assigned = next((a for a in walk(item) if isinstance(a, ast.Assign) and part in a.targets), None)
-                yield part.attr, assigned.value if assigned and item.name == "__init__" else None
-
-
-def _calls(node: ast.ClassDef, method: str) -> bool:
-    """Whether the constructor calls this method of its own object."""
-    constructor = _method(node, "__init__")
-    parts = walk(constructor) if constructor else iter(())
-    return any(isinstance(n, ast.Attribute) and n.attr == method for n in parts)
-
-
-def _calls_super(constructor: ast.FunctionDef) -> bool:
-    return any(
-        isinstance(n, ast.Attribute) and n.attr == "__init__" for s in constructor.body for n in walk(s)
-    )  # fmt: skip

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
@@ -201,8 +202,10 @@ class Raising:
         if named and form.way is Off.EXPLICIT and self._is_container(node.value, place):
             return None
         kind = self.kinds.of(node.value, place)
-        spelled = isinstance(kind, External | Class) or (
-            isinstance(node.value, ast.Name) and isinstance(getattr(builtins, node.value.id, None), type)
+        spelled = (
+            (isinstance(kind, External) and _names_a_type(node.value))
+            or isinstance(kind, Class)
+            or (isinstance(node.value, ast.Name) and isinstance(getattr(builtins, node.value.id, None), type))
         )
         if place.module_level and spelled and not (isinstance(kind, Class) and kind.instance):
             return None
@@ -287,6 +290,12 @@ class Raising:
             if not (builtin or external or (isinstance(kind, Class) and not kind.instance)):
                 return False
         return True
+
+
+def _names_a_type(node: ast.expr) -> bool:
+    """Whether something from outside the tree is a type, by its spelling: `torch.Tensor`, not `os.environ`."""
+    owner, _, last = name_of(node).rpartition(".")
+    return last[:1].isupper() or isinstance(getattr(sys.modules.get(owner), last, None), type)
 
 
 def may_raise(part: ast.expr, where: str, file: str) -> str:

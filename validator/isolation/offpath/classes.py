@@ -1,0 +1,81 @@
+"""What a class says of its attributes: fields, methods, slots, what its constructor sets and calls."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from validator.isolation.offpath.constants import name_of
+from validator.isolation.offpath.scopes import bound_names
+from validator.isolation.syntax import walk
+
+__all__ = [
+    "calls_own",
+    "calls_super",
+    "in_body",
+    "method_of",
+    "refuses_store",
+    "stores_of",
+]
+
+_FIELDS = frozenset({"dataclass", "dataclasses", "pydantic_dataclass", "define", "frozen", "attrs", "config"})
+_FIELD_BASES = frozenset({"BaseModel", "NamedTuple", "BaseSettings", "Struct"})
+_CLOSED_BASES = _FIELD_BASES | {"Enum", "StrEnum", "IntEnum", "Flag", "tuple", "str", "int"}
+_BINDERS = (ast.Assign, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+
+
+def method_of(node: ast.ClassDef, name: str) -> ast.FunctionDef | None:
+    return next((i for i in node.body if isinstance(i, ast.FunctionDef) and i.name == name), None)
+
+
+def in_body(node: ast.ClassDef, attr: str) -> bool:
+    """Whether the class itself has the attribute: a method, a value, or a field that a constructor always sets."""
+    decorators = {name_of(d.func if isinstance(d, ast.Call) else d).split(".")[-1] for d in node.decorator_list}
+    fields = bool(decorators & _FIELDS) or any(name_of(b).split(".")[-1] in _FIELD_BASES for b in node.bases)
+    for item in node.body:
+        if isinstance(item, ast.AnnAssign):
+            if getattr(item.target, "id", "") == attr and (item.value is not None or fields):
+                return True
+        elif isinstance(item, _BINDERS) and attr in bound_names([item]):
+            return True
+    return False
+
+
+def refuses_store(node: ast.ClassDef, attr: str) -> bool:
+    """Whether the class may refuse the store or do something of its own: slots, frozen fields, properties, hooks."""
+    for item in node.body:
+        if any(n in ("__slots__", "__setattr__", "__getattribute__") for n in bound_names([item])):
+            return True
+        if attr in bound_names([item]) and not isinstance(item, ast.AnnAssign | ast.Assign):
+            return True
+        if isinstance(item, ast.Assign) and attr in bound_names([item]) and not isinstance(item.value, ast.Constant):
+            return True  # may be a descriptor
+    options = [k for d in node.decorator_list if isinstance(d, ast.Call) for k in d.keywords] + node.keywords
+    if any(k.arg in ("frozen", "slots") for k in options) or any(k.arg == "metaclass" for k in node.keywords):
+        return True
+    return any(name_of(b).split(".")[-1] in _CLOSED_BASES for b in node.bases)
+
+
+def stores_of(node: ast.ClassDef) -> Iterator[tuple[str, ast.expr | None]]:
+    """(attribute, value) of every store through the first parameter of a method; None: not in the constructor."""
+    for item in node.body:
+        if not isinstance(item, ast.FunctionDef | ast.AsyncFunctionDef) or not item.args.args:
+            continue
+        first = item.args.args[0].arg
+        for part in walk(item):
+            if isinstance(part, ast.Attribute) and isinstance(part.ctx, ast.Store) and name_of(part.value) == first:
+                assigned = next((a for a in walk(item) if isinstance(a, ast.Assign) and part in a.targets), None)
+                yield part.attr, assigned.value if assigned and item.name == "__init__" else None
+
+
+def calls_own(node: ast.ClassDef, method: str) -> bool:
+    """Whether the constructor calls this method of its own object."""
+    constructor = method_of(node, "__init__")
+    parts = walk(constructor) if constructor else iter(())
+    return any(isinstance(n, ast.Attribute) and n.attr == method for n in parts)
+
+
+def calls_super(constructor: ast.FunctionDef) -> bool:
+    return any(
+        isinstance(n, ast.Attribute) and n.attr == "__init__" for s in constructor.body for n in walk(s)
+    )  # fmt: skip
