@@ -22,6 +22,9 @@ FOLDERS = sorted(path.parent for kind in ("patterns", "rules") for path in (ROOT
 RECIPE = Recipe(size=1 << 18, window=1 << 14)
 LIMITS = Limits(instructions=4_000_000, segments=60_000)
 
+MAILBOX = b'role = "mailbox"\nempty = 2147483648'
+"""The word that means "nothing here yet" in all of these kernels; the audit does not need it."""
+
 NOT_REACHED = {
     "bad-flag-set-without-wait": "what it publishes is another launch's: wrong only for a third one",
     "bad-pointers-indexed-inside-parameter": "the pointer that is read early is chosen by a number not tried",
@@ -39,7 +42,8 @@ def run(folder: Path) -> list[tuple[str, Report | str]]:
     """(audit's verdict, what was seen or why nothing ran) of each kernel."""
     said = tomllib.loads((folder / "expect.toml").read_text())["expect"]
     verdicts = {e["kernel"]: e["verdict"] for e in said if "sm_90a.ptx" in e["files"]}
-    contracts, steps = load_contract((folder / "contract.toml").read_bytes(), "contract.toml")
+    said_of = (folder / "contract.toml").read_bytes().replace(b'role = "mailbox"', MAILBOX)
+    contracts, steps = load_contract(said_of, "contract.toml")
     data = (folder / "sm_90a.ptx").read_bytes()
     found: list[tuple[str, Report | str]] = []
     for program in read_ptx(data, "sm_90a.ptx").programs:

@@ -32,6 +32,8 @@ class Plan:
     """The one buffer that is late; None: all."""
     flags_at_once: bool = False
     """Flags are set from the start; else only when nothing else can run."""
+    last_word: int = 3
+    """Which of every four words of a mailbox arrives last."""
     by_cta: bool = False
     """The order is drawn over CTAs, not over warps."""
     classes: int = 1
@@ -65,6 +67,7 @@ def draw_plan(seed: int, number: int, moves_noncoherent: bool) -> Plan:
     if number <= 2:
         return Plan(
             seed=seed,
+            last_word=3 - number,
             classes=CLASSES,
             direction=3 - 2 * number,
             impatient=IMPATIENT,
@@ -75,6 +78,7 @@ def draw_plan(seed: int, number: int, moves_noncoherent: bool) -> Plan:
     return Plan(
         seed=int(rng.integers(1 << 31)),
         flags_at_once=bool(rng.random() < 0.25),
+        last_word=int(rng.integers(4)),
         by_cta=bool(rng.random() < 0.5),
         classes=int(rng.integers(1, CLASSES + 1)),
         impatient=int(rng.choice((0, 0, IMPATIENT))),

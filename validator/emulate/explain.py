@@ -9,6 +9,7 @@ from validator.emulate.adversary import Plan
 from validator.emulate.hazard import Hazard, HazardKind, Place
 from validator.emulate.program import Decoded
 from validator.emulate.run import Difference, Outcome, Report
+from validator.emulate.shadow import PLACE_MASK, THREAD_SHIFT
 from validator.emulate.story import StaleRead
 
 __all__ = ["Step", "explain", "headline"]
@@ -39,6 +40,7 @@ _WORDS = {
     HazardKind.LIVELOCK: "polls for ever",
     HazardKind.ENDLESS: "does not come to an end",
     HazardKind.TRAP: "traps",
+    HazardKind.UNSTEADY: "writes something else to {what} than in the friendly run",
 }
 
 
@@ -147,5 +149,5 @@ def _writer(difference: Difference, outcome: Outcome, decoded: Decoded) -> str:
     record = int(region.shadow.writer[difference.first >> region.shadow.shift])
     if not record:
         return ""
-    place = machine.place(record & ((1 << 18) - 1), (record >> 40) - 1)
+    place = machine.place(record & PLACE_MASK, (record >> THREAD_SHIFT) - 1)
     return f", written by thread {place.thread} of CTA {place.cta} ({decoded.line(place.index)})"

@@ -38,6 +38,8 @@ class HazardKind(StrEnum):
     LIVELOCK = "livelock"
     ENDLESS = "endless"
     TRAP = "trap"
+    UNSTEADY = "result-depends-on-order"
+    """Another result than the friendly run's, with no other hazard that would explain it."""
 
 
 UNSETTLED = frozenset((HazardKind.UNDECLARED, HazardKind.UNINITIALISED, HazardKind.ENDLESS))

@@ -27,6 +27,7 @@ from validator.emulate.published import Published
 from validator.emulate.special import special_row
 from validator.emulate.story import Story
 from validator.emulate.tensor_map import TensorMap
+from validator.manifest.contract import Role
 from validator.ordering.program import Space
 
 if TYPE_CHECKING:
@@ -162,6 +163,7 @@ class Machine:
         self.flag_bits = memory.flag_bits
         self.published_bytes = memory.published
         self.unpublished = list(memory.flags)
+        self.half_filled: set[str] = set()
         self.numbers = list(memory.numbers)
         self.memory = memory
         self.globals: dict[int, Region] = {r.base >> WINDOW_BITS: r for r in memory.buffers}
@@ -434,7 +436,16 @@ class Machine:
         if not self.unpublished:
             return False
         region = self.unpublished.pop(0)
-        region.fill(self.published_bytes[region.name])
+        raw = np.frombuffer(self.published_bytes[region.name], np.uint8)
+        if region.role is Role.MAILBOX and region.name not in self.half_filled:
+            # Every word of a mailbox arrives by itself: one of four comes last.
+            self.half_filled.add(region.name)
+            self.unpublished.insert(0, region)
+            words = raw[: len(raw) // 4 * 4].view(np.uint32)
+            first = np.flatnonzero(np.arange(len(words)) % 4 != self.plan.last_word)
+            region.views[4][first] = words[first]
+        else:
+            region.data[: len(raw)] = raw
         self.version += 1
         return True
 

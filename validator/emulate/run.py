@@ -16,6 +16,7 @@ from validator.emulate.launch import Prepared
 from validator.emulate.layout import lay_out
 from validator.emulate.machine import Limits, Machine, Unexecutable
 from validator.emulate.program import decode
+from validator.emulate.shadow import PLACE_MASK, THREAD_SHIFT
 from validator.emulate.story import StaleRead
 from validator.emulate.translate import Code, translate
 from validator.errors import Problem
@@ -139,9 +140,10 @@ def play(
     if not friendly.unexecutable and not _endless(friendly):
         for number in range(schedules):
             outcome = execute(code, prepared, draw_plan(seed, number, moves_noncoherent), limits)
+            outcome.hazards += unsteady(code, friendly, outcome)
             _merge(found, outcome)
             if failing is None and _fails(outcome):
-                failing = minimise(code, prepared, outcome, limits)
+                failing = minimise(code, prepared, friendly, outcome, limits)
                 differences = compare(friendly, failing)
             if _endless(outcome):
                 break
@@ -171,7 +173,22 @@ def _fails(outcome: Outcome) -> bool:
     return any(not h.unsettled or h.assumed for h in outcome.hazards)
 
 
-def minimise(code: Code, prepared: Prepared, outcome: Outcome, limits: Limits | None) -> Outcome:
+def unsteady(code: Code, friendly: Outcome, outcome: Outcome) -> list[Hazard]:
+    """A result that no other hazard explains. With atomics the order may be meant to matter: that alone is no fault."""
+    explained = friendly.hazards or outcome.hazards or outcome.unexecutable
+    differences = [] if explained else compare(friendly, outcome)
+    machine = outcome.machine
+    if not differences or machine is None:
+        return []
+    first = differences[0]
+    region = next(r for r in machine.memory.buffers if r.name == first.buffer)
+    record = 0 if region.shadow is None else int(region.shadow.writer[first.first >> region.shadow.shift])
+    place = machine.place(record & PLACE_MASK, max((record >> THREAD_SHIFT) - 1, 0))
+    assumed = "atomics may come in any order" if code.atomics else ""
+    return [Hazard(HazardKind.UNSTEADY, place, first.buffer, first.first, count=first.count, assumed=assumed)]
+
+
+def minimise(code: Code, prepared: Prepared, friendly: Outcome, outcome: Outcome, limits: Limits | None) -> Outcome:
     """The simplest plan found that still shows one of the same kinds of hazard."""
     kinds = {h.kind for h in outcome.hazards if not h.unsettled or h.assumed}
     best, tried = outcome, 0
@@ -179,6 +196,7 @@ def minimise(code: Code, prepared: Prepared, outcome: Outcome, limits: Limits | 
         for plan in smaller(best.plan):
             tried += 1
             again = execute(code, prepared, plan, limits)
+            again.hazards += unsteady(code, friendly, again)
             if kinds & {h.kind for h in again.hazards}:
                 best = again
                 break

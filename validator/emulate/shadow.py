@@ -6,24 +6,24 @@ import numpy as np
 
 from validator.emulate.lanes import Array
 
-__all__ = ["Shadow", "clocks_of", "places_of", "record", "strong_of", "threads_of"]
+__all__ = ["PLACE_MASK", "THREAD_SHIFT", "Shadow", "clocks_of", "places_of", "record", "strong_of", "threads_of"]
 
-_THREAD, _CLOCK, _STRONG = 40, 19, 18
-_PLACE_MASK = (1 << 18) - 1
-_CLOCK_MASK = (1 << (_THREAD - _CLOCK)) - 1
+THREAD_SHIFT, _CLOCK, _STRONG = 40, 19, 18
+PLACE_MASK = (1 << 18) - 1
+_CLOCK_MASK = (1 << (THREAD_SHIFT - _CLOCK)) - 1
 _COARSEST = 4
 """log2 of the bytes that one record stands for at first."""
 
 
 def record(threads: Array, clocks: Array, place: int, strong: bool) -> Array:
     """Thread, clock, program index and whether it was a strong access, in 64 bits; never 0."""
-    low = (place & _PLACE_MASK) | (strong << _STRONG)
-    return ((threads.astype(np.int64) + 1) << _THREAD) | ((clocks.astype(np.int64) & _CLOCK_MASK) << _CLOCK) | low
+    low = (place & PLACE_MASK) | (strong << _STRONG)
+    return ((threads.astype(np.int64) + 1) << THREAD_SHIFT) | ((clocks.astype(np.int64) & _CLOCK_MASK) << _CLOCK) | low
 
 
 def threads_of(records: Array) -> Array:
     """Thread numbers; -1 where there is no record."""
-    return (records >> _THREAD) - 1
+    return (records >> THREAD_SHIFT) - 1
 
 
 def clocks_of(records: Array) -> Array:
@@ -36,7 +36,7 @@ def strong_of(records: Array) -> Array:
 
 def places_of(records: Array) -> Array:
     """Program indices."""
-    return records & _PLACE_MASK
+    return records & PLACE_MASK
 
 
 class Shadow:

@@ -92,6 +92,7 @@ class Code:
     layout: Layout
     fine: bool
     """Whether it synchronises by more than barriers of whole CTAs and warps."""
+    atomics: bool
     shares: bool
     """Whether it has accesses that may see what was there before a store: old bytes are kept for them."""
     exit_index: int
@@ -118,6 +119,7 @@ def translate(
         registers=decoded.registers,
         layout=layout,
         fine=any(_is_fine(i) for i in instructions),
+        atomics=any(i.base in ("atom", "red") or "reduce" in i.words for i in instructions),
         shares=any(_is_fine(i) or _shares(i) for i in instructions),
         exit_index=exits[0] if exits else 0,
         decoded=decoded,
