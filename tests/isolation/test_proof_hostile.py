@@ -29,6 +29,7 @@ def _status(result: StageResult, path: str) -> Status:
         b"def f(:\n",
         b"\xff\xfe\x00x",
         b"# coding: klingon\nx = 1\n",
+        b"# coding: undefined\nx = 1\n",
         b"x = 1\n\0\n",
         b"x = 1\nfrom __future__ import annotations\n",
         b"x = 1\nreturn x\n",

@@ -56,7 +56,7 @@ def parse(path: str, data: bytes) -> Source:
         return Source(path, None, (), f"is larger than {MAX_SOURCE // 2**20} MiB", None)
     try:
         text = _decode(data)
-    except (SyntaxError, LookupError, UnicodeDecodeError) as error:
+    except (SyntaxError, LookupError, UnicodeError) as error:
         return Source(path, None, (), f"cannot be decoded: {error}", 1)
     lines = tuple(text.splitlines())
     for lower in (False, True):
