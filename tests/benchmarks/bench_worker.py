@@ -3,6 +3,8 @@
 The same callable, on the same small arrays: called in this process, in an ordinary child over a pipe (pickle), and in a
 confined worker. Starting a worker is paid once for all cases of a kernel; it is spread over those of an ordinary run.
 Wall clock and processor time (of all processes); beside other work on the machine, look at the processor time.
+
+2026-11-29, two cores under a load of 10: 0.88 ms of processor time a case (4.5 ms wall), 130 ms for a start.
 """
 
 from __future__ import annotations
