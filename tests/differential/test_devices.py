@@ -158,6 +158,18 @@ def as_if_compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[
     return lambda kernel: contract(compiled={"artifact": "k/scale.ptx", "kernel": kernel})
 
 
+def test_rows_far_apart_are_not_claimed_where_they_lie_close(
+    trees: Trees, as_if_compiled: Callable[..., KernelContract]
+) -> None:
+    far = [{**a, "layouts": ["contiguous", "distant"]} if a["name"] == "x" else a for a in KERNEL["args"]]
+    kernel = contract(args=far, compiled={"artifact": "k/scale.ptx", "kernel": "present"})
+    ((_, result, stage),) = run_contracts([kernel], trees, 1, 5, device=Device.PTX)
+    assert result is not None
+    assert not any("distant" in dict(r.case.layouts).values() for r in result.results)
+    (row,) = (r for r in stage.evidence[0].details["coverage"] if r["class"] == "I1")
+    assert (row["applies"], row["cases"]) == (True, 0)
+
+
 def test_launches_and_strides_reach_the_adapter(trees: Trees, as_if_compiled: Callable[..., KernelContract]) -> None:
     ((_, result, stage),) = run_contracts([as_if_compiled("present")], trees, 1, 5, device=Device.PTX)
     assert result is not None

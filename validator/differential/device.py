@@ -103,7 +103,7 @@ def offered(contract: KernelContract, device: Device) -> Candidate:
     """The same, whether or not this machine can run it."""
     if device is not Device.CPU and contract.compiled is not None:
         target = f"{contract.compiled.artifact}:{contract.compiled.kernel}"
-        seen = contract.as_compiled
+        seen = contract.as_compiled if device is Device.CUDA else contract.as_compiled.without_distance
         if bare := [n for n, (_, v) in seen.values.items() if v.value is None and v.stride is None and not v.dtype]:
             raise NotRunHere(f"the contract gives {', '.join(bare)} neither `value` nor `dtype`")
         return Candidate(device, ADAPTERS[device.value], target, seen, _compiled_options(seen))
@@ -111,7 +111,8 @@ def offered(contract: KernelContract, device: Device) -> Candidate:
         return Candidate(device, ADAPTERS["numpy"], contract.candidate, contract)
     if device is not Device.PTX and contract.torch is not None:
         adapter = ADAPTERS["torch" if device is Device.CPU else "torch-cuda"]
-        return Candidate(device, adapter, contract.torch, contract, {"device": device.value})
+        seen = contract if device is Device.CPU else contract.without_distance
+        return Candidate(device, adapter, contract.torch, seen, {"device": device.value})
     wanted = {
         Device.CPU: "CPU callable (`candidate`, or `torch`)",
         Device.PTX: "compiled kernel (`compiled`)",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import fnmatch
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from typing import Annotated, Literal
 
@@ -248,14 +248,21 @@ class KernelContract(Model):
     @cached_property
     def as_compiled(self) -> KernelContract:
         """The same contract as the compiled kernel sees it: every parameter, and nothing is returned."""
+        return self._with(lambda part: {"model": True}, returns=())
+
+    @cached_property
+    def without_distance(self) -> KernelContract:
+        """The same contract where no rows can be made to lie far apart."""
+        return self._with(lambda part: {"layouts": tuple(name for name in part.layouts if name != "distant")})
+
+    def _with(self, change: Callable[[Values], dict[str, object]], **keys: object) -> KernelContract:
+        """The contract with these keys, and a change of every argument and every field."""
         args = tuple(
-            a.model_copy(
-                update={"model": True, "fields": tuple(f.model_copy(update={"model": True}) for f in a.fields)}
-            )
+            a.model_copy(update={**change(a), "fields": tuple(f.model_copy(update=change(f)) for f in a.fields)})
             for a in self.args
         )
-        fields = {name: getattr(self, name) for name in type(self).model_fields}  # a copy would keep what is cached
-        return type(self).model_construct(**{**fields, "args": args, "returns": ()})
+        known = {name: getattr(self, name) for name in type(self).model_fields}  # a copy would keep what is cached
+        return type(self).model_construct(**{**known, "args": args, **keys})
 
     def matches(self, *names: str) -> bool:
         """Whether any of the names (mangled, demangled) is meant by this table."""
