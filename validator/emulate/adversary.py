@@ -1,7 +1,7 @@
 """What the machine may do at its worst, drawn from a seed and replayable.
 
 A `Plan` says which liberties are taken in one run: which buffers are late, when flags are published, in which order
-warps and CTAs run and where the order changes, when asynchronous copies read and deliver. Everything in it is allowed
+warps and CTAs run and where the order changes. Everything in it is allowed
 by the PTX memory model and by programmatic dependent launch; the friendly plan takes no liberty at all.
 """
 
@@ -43,8 +43,6 @@ class Plan:
     """How often polling threads try again, all in all, before the others get their turn."""
     switches: tuple[int, ...] = ()
     """Executed segments after which the running class goes to the back."""
-    copies_read_late: bool = False
-    """Asynchronous copies read their source when they deliver, not when they are issued."""
     shuffled: bool = False
     """Atomics of one instruction on one address execute in a drawn order."""
     moves_noncoherent: bool = True
@@ -83,7 +81,6 @@ def draw_plan(seed: int, number: int, moves_noncoherent: bool) -> Plan:
         classes=int(rng.integers(1, CLASSES + 1)),
         impatient=int(rng.choice((0, 0, IMPATIENT))),
         switches=tuple(dict.fromkeys(switches)),
-        copies_read_late=bool(rng.random() < 0.5),
         shuffled=bool(rng.random() < 0.5),
         moves_noncoherent=moves_noncoherent,
     )
@@ -125,6 +122,4 @@ def smaller(plan: Plan) -> list[Plan]:
         simpler.append(replace(plan, impatient=0))
     if plan.shuffled:
         simpler.append(replace(plan, shuffled=False))
-    if plan.copies_read_late:
-        simpler.append(replace(plan, copies_read_late=False))
     return simpler

@@ -37,15 +37,10 @@ class _ThreadCopies:
     region: Region
     offsets: Array
     """Where to, byte in `region`."""
-    source: Region | None
-    origin: Array
-    """Where from, byte in `source`."""
     data: Array
     """[threads, bytes] as read when it was issued."""
     groups: Array
     """Number of the committed group; -1: not yet committed."""
-    sizes: Array
-    """Bytes that are read; the rest is zero."""
     done: Array
 
 
@@ -96,17 +91,13 @@ class Copies:
 
     # --- cp.async ---------------------------------------------------------------------------------------------------
 
-    def issue(self, m: Machine, index: int, target: Piece, source: Piece | None, data: Array, sizes: Array) -> None:
-        """`data` [threads, bytes] was read at `source`; threads of both pieces correspond."""
+    def issue(self, m: Machine, index: int, target: Piece, data: Array) -> None:
+        """A copy of `data` [threads, bytes], read when it was issued, is on its way to `target`."""
         count = len(target.threads)
+        open_ = np.full(count, -1, np.int64)
         self.small.append(
-            _ThreadCopies(
-                index, target.threads, target.region, target.offsets,
-                None if source is None else source.region,
-                np.zeros(count, np.int64) if source is None else source.offsets,
-                data, np.full(count, -1, np.int64), sizes, np.zeros(count, bool),
-            )
-        )  # fmt: skip
+            _ThreadCopies(index, target.threads, target.region, target.offsets, data, open_, np.zeros(count, bool))
+        )
         self._mark(self.landing, target.region, target.offsets, data.shape[1], True)
         if m.plan.friendly:
             self._land(m, self.small[-1], np.ones(count, bool))
@@ -139,12 +130,6 @@ class Copies:
         copy.done[at] = True
         data = copy.data[at]
         size = data.shape[1]
-        if m.plan.copies_read_late and copy.source is not None:
-            columns = np.arange(size)
-            inside = columns < copy.sizes[at][:, None]
-            again = copy.source.data[np.minimum(copy.origin[at][:, None] + columns, len(copy.source.data) - 1)]
-            if not copy.source.late:
-                data = np.where(inside, again, 0).astype(np.uint8)
         offsets = copy.offsets[at]
         copy.region.data[offsets[:, None] + np.arange(size)] = data
         copy.region.stores += 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -93,7 +94,7 @@ class Hazards:
         else:
             known.count += hazard.count
 
-    def __iter__(self):  # type: ignore[no-untyped-def]
+    def __iter__(self) -> Iterator[Hazard]:
         return iter(self.found.values())
 
     def __len__(self) -> int:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
-from validator.ordering.program import Const, Line, Op, Operand, Operation, Reg, Space
+from validator.ordering.program import Block, Const, Line, Op, Operand, Operation, Reg, Space
 from validator.ordering.ptx import PtxProgram
 from validator.ordering.ptx.form import Flow
 from validator.ordering.ptx.lexical import TYPE_BITS, split_commas
@@ -228,7 +228,7 @@ class _Decoder:
         _mark_polls(segments)
         return Decoded(self.program.name, segments, self.bits, self.variables, self.unsupported, self.program)
 
-    def aim(self, segments: list[Segment], blocks: Sequence, numbers: dict[int, int]) -> None:  # type: ignore[type-arg]
+    def aim(self, segments: list[Segment], blocks: Sequence[Block], numbers: dict[int, int]) -> None:
         """Targets of branches, calls and returns as segment numbers, from the edges of the reader's blocks."""
         starts = [block.start for block in blocks]
         for at, block in enumerate(blocks):

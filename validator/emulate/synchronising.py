@@ -278,6 +278,6 @@ def _copy_step(instruction: Instruction, context: Context) -> Step:
             data[np.arange(size) >= wanted[:, None]] = 0
         for piece in locate(m, lanes, to(m, lanes), write):
             positions = slice(None) if piece.positions is None else piece.positions
-            m.copies.issue(m, instruction.index, piece, None, data[positions], wanted[positions])
+            m.copies.issue(m, instruction.index, piece, data[positions])
 
     return step
