@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from validator.emulate.adapter import prepare
 from validator.emulate.hazard import HazardKind
 
 ROOT = Path(__file__).parents[2]
@@ -142,3 +143,21 @@ def test_the_command_of_the_documentation_runs_as_it_stands(tmp_path: Path) -> N
 def test_the_documentation_names_every_hazard() -> None:
     text = (ROOT / "docs/emulate.md").read_text()
     assert [kind.value for kind in HazardKind if f"`{kind.value}`" not in text] == []
+
+
+@pytest.mark.sass
+def test_machine_code_beside_the_ptx_says_what_moved(tmp_path: Path) -> None:
+    """Asked before the worker starts, which may not start a disassembler."""
+    demo = ROOT / "fixtures/demo"
+    told = {}
+    for variant in ("good", "hoisted"):
+        folder = demo / variant / "fastpath/kda_decode/kernels"
+        for suffix in ("ptx", "cubin"):
+            (tmp_path / f"{variant}.{suffix}").write_bytes((folder / f"kda_decode.sm_90a.{suffix}").read_bytes())
+        told[variant] = prepare(f"{variant}.ptx:kda_decode", tmp_path, {})
+    assert told["good"] == {"hoisted": "[]"}
+    assert len(json.loads(told["hoisted"]["hoisted"])) >= 1
+    (tmp_path / "hoisted.cubin").unlink()
+    assert prepare("hoisted.ptx:kda_decode", tmp_path, {}) == {}
+    assert prepare("absent.ptx:kda_decode", tmp_path, {}) == {}
+    assert prepare("../hoisted.ptx:kda_decode", tmp_path / "inner", {}) == {}

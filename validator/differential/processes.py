@@ -74,4 +74,5 @@ def _worker(chosen: Candidate, contract: KernelContract, trees: Trees, limits: L
     allowed = replace(limits, wall=limits.wall * chosen.patience, start=limits.start * 2)
     if any("distant" in values.layouts for _, values in contract.values.values()):
         allowed = replace(allowed, memory=limits.memory + _FAR_APART)
-    return Worker(chosen.target, tree, allowed, forbidden, adapter=chosen.adapter, options=chosen.options)
+    options = chosen.adapter.prepared(chosen.target, tree, chosen.options)
+    return Worker(chosen.target, tree, allowed, forbidden, adapter=chosen.adapter, options=options)

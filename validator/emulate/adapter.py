@@ -26,7 +26,7 @@ from validator.emulate.layout import FIRST_BUFFER, WINDOW_MIDDLE
 from validator.emulate.machine import Machine, Memory, Shape, Unexecutable
 from validator.emulate.memory import POISON, WINDOW_BITS, Region
 from validator.emulate.run import compile_kernel
-from validator.errors import Problem
+from validator.errors import Problem, ValidatorError
 from validator.gpu.adapter import NotRunHere, Said, parameter_block
 from validator.gpu.placement import Arena, arena_of, distance
 from validator.gpu.tensormap import BYTES as MAP_BYTES
@@ -34,7 +34,7 @@ from validator.gpu.tensormap import geometry
 from validator.manifest.contract import Role
 from validator.ordering.ptx import PtxProgram, read_ptx
 
-__all__ = ["Fault", "Kernel", "load"]
+__all__ = ["Fault", "Kernel", "load", "prepare"]
 
 LARGEST_FILE = 1 << 27
 HASHED = 1 << 20
@@ -75,27 +75,47 @@ class _Argument:
         return cls(None if role is None else Role(role), row.get("guarded_by"), bool(row.get("inplace")))
 
 
+def prepare(target: str, tree: Path, options: Mapping[str, str]) -> Mapping[str, str]:
+    """`hoisted`: JSON, program indices of the loads that the machine code beside the PTX executes before the wait.
+
+    Absent where there is none, or none that can be read. What is wrong with the target is left to `load` to say.
+    """
+    try:
+        path, program, data = _opened(target, tree)
+    except (ValidatorError, NotRunHere, OSError):
+        return {}
+    cubin = beside(tree / path)
+    found = hoisted_loads(data, path, program, cubin) if cubin is not None else None
+    return {} if found is None else {"hoisted": json.dumps(sorted(found))}
+
+
 def load(target: str, tree: str, options: Mapping[str, str]) -> Callable[..., None]:
     """The kernel of `path:name` below `tree`; `name` may be a glob over mangled names.
 
-    Options as `validator.gpu.adapter` takes them, and `seed`. Raises `EmulateError` or `PtxError` for a file that holds
-    no such kernel.
+    Options as `validator.gpu.adapter` takes them, `seed`, and `hoisted` as `prepare` gives it. Raises `EmulateError` or
+    `PtxError` for a file that holds no such kernel.
     """
+    _, program, data = _opened(target, Path(tree))
+    rows = json.loads(options["parameters"])
+    hoisted = frozenset(json.loads(options["hoisted"])) if "hoisted" in options else None
+    return Kernel(program, data, rows, hoisted, pdl=options.get("pdl") == "yes", seed=int(options.get("seed", "0")))
+
+
+def _opened(target: str, tree: Path) -> tuple[str, PtxProgram, bytes]:
+    """Path below the tree, the kernel, and the file it stands in."""
     path, _, name = target.rpartition(":")
-    root = Path(tree).resolve()
+    root = tree.resolve()
     file = (root / path).resolve()
     if not file.is_relative_to(root):
         raise EmulateError(Problem(f"{path} is outside of the tree"))
     if file.suffix != ".ptx":
         raise NotRunHere(f"{path} is no PTX")
+    if not file.is_file():
+        raise EmulateError(Problem("there is no such file", path, "name the artifact as the head tree has it"))
     if file.stat().st_size > LARGEST_FILE:
         raise EmulateError(Problem(f"{path} has more than {LARGEST_FILE:,} bytes"))
     data = file.read_bytes()
-    program = _named(read_ptx(data, path).programs, name, path)
-    rows = json.loads(options["parameters"])
-    cubin = beside(file)
-    hoisted = hoisted_loads(data, path, program, cubin) if cubin is not None else None
-    return Kernel(program, data, rows, hoisted, pdl=options.get("pdl") == "yes", seed=int(options.get("seed", "0")))
+    return path, _named(read_ptx(data, path).programs, name, path), data
 
 
 def _named(programs: Sequence[PtxProgram], name: str, path: str) -> PtxProgram:

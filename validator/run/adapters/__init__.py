@@ -11,15 +11,20 @@ contract gives them for the call's sizes. `target` is `module:function`, importa
 it. An exception whose class is called `NotRunHere` means that this machine or this adapter cannot run the target: then
 nothing is shown, and nothing is held against the candidate.
 
-This file is the gate's side: which adapters there are, and whether they can work here. It imports none of them.
+A module that has a function `prepare(target, tree, options)` is asked by the gate, before the worker starts, for more
+options: what takes tools that a confined process may not start. It reads untrusted files and runs none.
+
+This file is the gate's side: which adapters there are, and whether they can work here. It imports none of them itself.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 
 __all__ = ["ADAPTERS", "Adapter"]
 
@@ -50,8 +55,17 @@ class Adapter:
     """The worker sees NVIDIA's device nodes and has no limit on its address space, which the driver fills."""
     reserve: int = 0
     """Bytes of address space that its libraries take for themselves (code, thread pools), beyond the limit."""
+    prepares: bool = False
+    """It has a `prepare`."""
     extra: str = ""
     """What to install where a library is missing."""
+
+    def prepared(self, target: str, tree: Path, options: Mapping[str, str]) -> Mapping[str, str]:
+        """The options that its worker is started with."""
+        if not self.prepares:
+            return options
+        found: Mapping[str, str] = import_module(self.module).prepare(target, tree, options)
+        return {**options, **found}
 
     @property
     def open_files(self) -> tuple[str, ...]:
@@ -99,7 +113,7 @@ ADAPTERS: dict[str, Adapter] = {
             "cuda", "validator.gpu.adapter", (*_NUMPY, *_OURS, "cuda", "elftools"), ("nvidia",), launches=True,
             gpu=True, extra="pip install 'validator[gpu]'",
         ),
-        Adapter("ptx", "validator.emulate.adapter", (*_NUMPY, *_OURS), ("elftools", "nvidia"), launches=True),
+        Adapter("ptx", "validator.emulate.adapter", (*_NUMPY, *_OURS), launches=True, prepares=True),
     )
 }  # fmt: skip
 """By name."""
