@@ -31,6 +31,7 @@ RULES: tuple[ModuleType, ...] = (
     not_repeatable,
     hidden_state,
     batch_mates,
+    depends_on_order,
     decoy_kernel,
     no_result,
     tolerance_too_wide,
