@@ -44,7 +44,7 @@ def test_rounding_passes_and_a_wrong_row_does_not() -> None:
     bad[3] *= np.float32(1.0001)
     (fault,) = faults(bad, want)
     assert fault.kind is FaultKind.VALUE
-    assert "only 3 of 16 along axis 0" in fault.message
+    assert "only index 3 of the 16 along axis 0" in fault.message
 
 
 def test_a_small_wrong_row_cannot_hide_behind_large_ones() -> None:
@@ -119,7 +119,23 @@ def test_ulp_distance_counts_representable_values(name: str) -> None:
 def test_places_are_told_in_words() -> None:
     bad = np.zeros((4, 32), bool)
     bad[:, 30:] = True
-    assert where(bad) == "8 of 128 elements are wrong, only the last 2 of 32 along axis 1"
+    assert where(bad) == "8 of 128 elements are wrong, only the last 2 of the 32 along axis 1"
+
+
+@pytest.mark.parametrize(
+    ("rows", "told"),
+    [
+        ([0], "only index 0 of the 8 along axis 0"),
+        ([7], "only index 7 of the 8 along axis 0"),
+        ([0, 1, 2], "only indices 0 to 2 of the 8 along axis 0"),
+        ([0, 5], "only indices 0 and 5 of the 8 along axis 0"),
+        ([0, 1, 3, 4, 6], "5 of the 8 indices along axis 0"),
+    ],
+)
+def test_an_index_is_never_read_as_a_count(rows: list[int], told: str) -> None:
+    bad = np.zeros((8, 4), bool)
+    bad[rows] = True
+    assert where(bad).endswith(f"are wrong, {told}")
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float8_e4m3fn"])

@@ -391,12 +391,21 @@ def where(bad: NDArray[np.bool_]) -> str:
     parts = []
     for axis, size in enumerate(bad.shape):
         hit = np.flatnonzero(bad.any(axis=tuple(a for a in range(bad.ndim) if a != axis)))
-        if len(hit) == size or size < 2:
+        if len(hit) in (0, size) or size < 2:
             continue
-        if len(hit) and hit[-1] == size - 1 and len(hit) == size - hit[0]:
-            parts.append(f"only the last {len(hit)} of {size} along axis {axis}")
-        elif len(hit) <= 4:
-            parts.append(f"only {', '.join(map(str, hit))} of {size} along axis {axis}")
+        if len(hit) > 1 and hit[-1] == size - 1 and len(hit) == size - hit[0]:
+            parts.append(f"only the last {len(hit)} of the {size} along axis {axis}")
+        elif len(hit) == 1 + hit[-1] - hit[0] or len(hit) <= 4:
+            parts.append(f"only {_indices(hit.tolist())} of the {size} along axis {axis}")
         else:
-            parts.append(f"{len(hit)} of {size} along axis {axis}")
+            parts.append(f"{len(hit)} of the {size} indices along axis {axis}")
     return ", ".join([count, *parts])
+
+
+def _indices(hit: list[int]) -> str:
+    """Ascending indices in words: `index 0`, `indices 0 to 2`, `indices 0, 5 and 7`."""
+    if len(hit) == 1:
+        return f"index {hit[0]}"
+    if len(hit) > 2 and len(hit) == 1 + hit[-1] - hit[0]:
+        return f"indices {hit[0]} to {hit[-1]}"
+    return f"indices {', '.join(map(str, hit[:-1]))} and {hit[-1]}"
