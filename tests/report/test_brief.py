@@ -9,10 +9,11 @@ import pytest
 from tests.report.conftest import BASE
 from validator.gate.stage import GOALS as GATE
 from validator.isolation.stage import GOALS as ISOLATION
-from validator.report.brief import brief, decision
+from validator.report.brief import _ACCEPTABLE, brief, decision
 from validator.report.formats import render
 from validator.report.gaps import gaps, largest
 from validator.report.standing import by_subject, remark, said, stands
+from validator.rules import all_rules
 from validator.scope.stage import GOALS as SCOPE
 from validator.verdict.compute import compute
 from validator.verdict.model import Evidence, Finding, Location, Obligation, Severity, Status, Strength, Verdict
@@ -59,7 +60,40 @@ def test_a_refusal_names_the_rule_the_fact_its_place_and_what_mends_it() -> None
     )
     assert told.next == "What mends it: move it below the wait"
     assert told.action.startswith("Do not merge")
-    assert "validator waive" in told.action
+
+
+@pytest.mark.parametrize(
+    ("rule", "waivable"),
+    [
+        ("order/early-read", False),
+        ("differential/wrong-result", False),
+        ("isolation/leak", False),
+        ("isolation/too-many-shared-lines", True),
+        ("scope/wider-than-policy", True),
+    ],
+)
+def test_only_what_a_person_may_accept_is_said_to_be_waivable(rule: str, waivable: bool) -> None:
+    finding = replace(EARLY, rule=rule)
+    told = brief(of(replace(REFUTED, findings=(finding.id,)), findings=(finding,)))
+    assert ("waive" in told.action) is waivable
+
+
+def test_what_a_person_may_accept_are_rules() -> None:
+    assert {rule.id for rule in all_rules()} > _ACCEPTABLE
+
+
+def test_a_pass_without_a_run_of_the_kernel_says_so_in_its_top_line() -> None:
+    (kernel,) = BASE.manifest.kernels[:1]  # type: ignore[union-attr]
+    about = replace(REFUTED, id=f"ordering/{kernel.match}", status=Status.PROVEN, evidence=("e",), findings=())
+    model = Evidence("e", "run", Strength.CPU_MODEL, "s", Status.PROVEN)
+    unrun, run = (of(about, evidence=(replace(model, strength=s),)) for s in (Strength.CPU_MODEL, Strength.PTX_RUN))
+    limit = "nothing the policy asks for was refuted; the compiled kernel itself was not run"
+    assert brief(unrun).verdict == limit
+    assert brief(run).verdict == ""
+    assert brief(of(replace(about, status=Status.REFUTED))).verdict == ""
+    for kind, line in (("text", 0), ("markdown", 1)):
+        assert limit in render(unrun, kind).split("\n")[line]
+    assert f"<span>: {limit}</span></p>" in render(unrun, "html")
 
 
 def test_what_no_waiver_covers_is_not_said_to_be_waivable() -> None:

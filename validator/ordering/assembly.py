@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from validator.ordering.result import Audit, KernelAudit, Skipped
-from validator.ordering.sass.moved import moved_findings
+from validator.ordering.sass.moved import explained, moved_findings
 from validator.verdict.model import Finding, Severity, Status
 
 __all__ = ["assemble", "in_order", "status_of"]
@@ -27,7 +27,7 @@ def assemble(
     tools: Mapping[str, str] | None = None,
 ) -> Audit:
     """Everything of one run, sorted, with findings over the whole set."""
-    ordered = tuple(sorted(kernels, key=lambda k: (k.artifact, k.name, k.arch, k.isa, k.digest)))
+    ordered = explained(sorted(kernels, key=lambda k: (k.artifact, k.name, k.arch, k.isa, k.digest)))
     over_all = (*findings, *moved_findings(ordered), *_grouped(ordered))
     return Audit(
         ordered, tuple(sorted(skipped, key=lambda s: (s.artifact, s.reason))), in_order(over_all), dict(tools or {})

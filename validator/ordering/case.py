@@ -237,7 +237,7 @@ class Case:
         }
         source = self.supply.source(kernel.artifact)
         waits = f"{kernel.wait_count} grid wait{'s' if kernel.wait_count != 1 else ''}"
-        counts = f"{waits}; {early} accesses can come before it, {allowed} of them allowed"
+        counts = f"{waits}; {_early(early - allowed, allowed)}"
         return Evidence(
             id=key,
             kind="ordering-audit",
@@ -266,6 +266,16 @@ class _Outcome:
     status: Status
     strength: Strength | None
     why: str
+
+
+def _early(refused: int, allowed: int) -> str:
+    """What can come before the wait, in words."""
+    if not refused:
+        many = "accesses" if allowed != 1 else "access"
+        return f"{allowed} {many} before the wait, allowed" if allowed else "no access before the wait"
+    are = "is" if refused == 1 else "are"
+    told = f"{refused} access{'es' if refused != 1 else ''} before the wait that {are} not allowed"
+    return told + (f", {allowed} that {'is' if allowed == 1 else 'are'}" if allowed else "")
 
 
 _OUTCOME = {Severity.ERROR: Status.REFUTED, Severity.UNPROVEN: Status.UNPROVEN}

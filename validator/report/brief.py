@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from validator.report.gaps import largest
+from validator.report.glance import kernels_at_a_glance
 from validator.report.standing import by_subject, stands
 from validator.report.words import STRENGTHS, plural, shows_again
 from validator.rules import all_rules, unwaivable
@@ -20,6 +21,8 @@ __all__ = ["Brief", "brief", "decision"]
 class Brief:
     """Raw text; the format that shows it escapes it."""
 
+    verdict: str
+    """What has to be read with the verdict itself; empty where it says enough."""
     happened: str
     decided: str
     """The deciding fact, with its place."""
@@ -47,6 +50,7 @@ def brief(result: CheckResult) -> Brief:
     first = next(iter(by_subject(result.obligations)), None)
     finding = deciding(result, first) if first else None
     return Brief(
+        verdict=_not_run(result) if result.verdict is Verdict.PASS else "",
         happened=_happened(result, first, finding),
         decided=_decided(result, finding, first),
         next=_next(finding) if finding and result.verdict is not Verdict.PASS else "",
@@ -72,6 +76,21 @@ def decision(result: CheckResult) -> tuple[str, ...]:
         f"validator approve BUNDLE {who}{risks}{more}",
         f"validator reject BUNDLE {who}",
     )
+
+
+_RAN = (Strength.GPU_RUN, Strength.PTX_RUN)
+
+
+def _not_run(result: CheckResult) -> str:
+    """What a pass must not be mistaken for: compiled kernels that no stage ran, on a GPU or as PTX."""
+    kernels = kernels_at_a_glance(result)
+    still = [k.match for k in kernels if not any(e.strength in _RAN and e.status is Status.PROVEN for e in k.audits)]
+    if not still:
+        return ""
+    them = ["the compiled kernel itself was", "the compiled kernels themselves were"][len(kernels) > 1]
+    if len(still) < len(kernels):
+        them = f"of the compiled kernels, {', '.join(still)} {'was' if len(still) == 1 else 'were'}"
+    return f"nothing the policy asks for was refuted; {them} not run"
 
 
 def _happened(result: CheckResult, first: Obligation | None, finding: Finding | None) -> str:
@@ -125,6 +144,29 @@ def _strengths(result: CheckResult) -> str:
     return ", ".join(known) or "waivers and reasons alone"
 
 
+_ACCEPTABLE = frozenset(
+    f"isolation/{name}"
+    for name in (
+        "binary-file",
+        "executable-bit",
+        "file-too-large",
+        "path-not-isolated",
+        "submodule",
+        "symlink",
+        "too-many-shared-files",
+        "too-many-shared-lines",
+        "undeclared-entry",
+        "unreadable-path",
+        "wider-than-declared",
+    )
+)
+"""What a person may accept beside `scope/…`: size, place and style. Wrong results, leaks and races are mended."""
+
+
+def _acceptable(rule: str) -> bool:
+    return rule.startswith("scope/") or rule in _ACCEPTABLE
+
+
 def _action(result: CheckResult, finding: Finding | None) -> str:
     if result.verdict is Verdict.PASS:
         gaps = f" and the {plural(len(result.not_covered), 'gap')}" if result.not_covered else ""
@@ -133,6 +175,8 @@ def _action(result: CheckResult, finding: Finding | None) -> str:
         back = "Do not merge. Send it back with the deciding fact and ask for a new run"
         if finding is None or finding.rule.startswith("gate/") or finding.rule in unwaivable():
             return f"{back}; no waiver covers it"
+        if not _acceptable(finding.rule):
+            return back
         return f"{back}; if it is acceptable for a while, a waiver on the base says so by name (`validator waive`)"
     return (
         "Do not merge as it is. Ask for the missing evidence, or accept each open obligation by name until a day "

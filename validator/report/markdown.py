@@ -103,9 +103,11 @@ def _head(result: CheckResult) -> str:
     change = result.change
     manifest = result.manifest
     title = markdown(shorten(manifest.title, 200)) if manifest else "a change without a readable manifest"
-    told = "".join(f"- **{name}**: {markdown(shorten(text, 900))}.\n" for name, text in brief(result).lines())
+    first = brief(result)
+    told = "".join(f"- **{name}**: {markdown(shorten(text, 900))}.\n" for name, text in first.lines())
+    limit = f" ({markdown(shorten(first.verdict, 300))})" if first.verdict else ""
     return (
-        f"{MARKER}\n# {VERDICTS[result.verdict]}: {title}\n\n{told}\n{markdown(result.reason)}.\n\n"
+        f"{MARKER}\n# {VERDICTS[result.verdict]}{limit}: {title}\n\n{told}\n{markdown(result.reason)}.\n\n"
         f"{code(words.compact(change.base))} to {code(words.compact(change.head))}, seen from merge base "
         f"{code(words.compact(change.merge_base))}: {markdown(words.change_size(change))}. Judged by policy "
         f"{code(result.policy.name if result.policy else 'none')} from {code(shorten(result.policy_source, 120))} "

@@ -80,8 +80,11 @@ class _Report:
 
     def lines(self) -> Iterator[str]:
         result = self.result
-        yield f"{self.paint(result.verdict.value.upper(), VERDICTS[result.verdict])}: {visible(result.reason)}"
-        for name, told in brief(result).lines():
+        told_first = brief(result)
+        limit = f" ({visible(told_first.verdict)})" if told_first.verdict else ""
+        head = f"{self.paint(result.verdict.value.upper(), VERDICTS[result.verdict])}{limit}"
+        yield f"{head}: {visible(result.reason)}"
+        for name, told in told_first.lines():
             yield from self.wrap(f"{name.lower()}: {told}.", "  ", "    ")
         yield ""
         yield from self.what()

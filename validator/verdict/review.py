@@ -139,7 +139,7 @@ def _risks(result: Mapping[str, Any], risks: Sequence[tuple[str, date]], today: 
     statuses = {o["id"]: o["status"] for o in result["obligations"]}
     for name, status in sorted(statuses.items()):
         if status == "refuted":
-            yield Problem("was refuted and cannot be approved", name, "mend it, or waive its findings on the base")
+            yield Problem("was refuted and cannot be approved", name, "mend it and check anew")
     named = [name for name, _ in risks]
     for name, day in risks:
         if name not in statuses:

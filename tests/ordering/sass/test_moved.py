@@ -37,6 +37,22 @@ def test_moved_accesses_are_paired_with_their_source(tools, name, rule, argument
     assert found.where.path.endswith(".cubin")
 
 
+def test_the_early_read_says_who_moved_it_and_how_to_hold_it(tools):
+    machine = next(k for k in audit("hoisted-load/bad").kernels if k.isa is Isa.SASS)
+    (early,) = (f for f in machine.findings if f.rule == "order/early-read")
+    assert "the compiler moved it above the wait" in early.message
+    assert early.message in machine.reasons
+    assert "move it below" not in early.fix
+    assert "ld.relaxed.gpu" in early.fix
+    (alone,) = audit("hoisted-load/bad", "sm_90a.cubin").kernels
+    assert not any("the PTX" in f.message for f in alone.findings)
+
+
+def test_what_the_source_reads_early_is_not_laid_to_the_compiler(tools):
+    for kernel in audit("early-read/bad").kernels:
+        assert not any("compiler moved" in f.message for f in kernel.findings)
+
+
 @pytest.mark.parametrize("name", ["hoisted-load/good", "lost-prefetch/good", "movable-load/good", "early-read/bad"])
 def test_nothing_moved_nothing_said(tools, name):
     assert moved_findings(audit(name).kernels) == ()
