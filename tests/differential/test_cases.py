@@ -102,7 +102,14 @@ def test_the_coverage_table_names_every_class(contract: KernelContract) -> None:
     for held in (f"I{n}" for n in (*range(2, 6), *range(7, 17), 19, 21)):
         assert rows[held].cases > 0, rows[held]
     assert not rows["I6"].applies
-    assert any("2^31" in text for text in not_covered(tuple(rows.values())))
+    assert any("2^31" in text and "distant" in text for text in not_covered(tuple(rows.values())))
+
+
+def test_rows_far_apart_are_covered_where_the_contract_allows_them() -> None:
+    args = [{**a, "layouts": ["contiguous", "distant"]} if a["name"] == "x" else a for a in CONTRACT["args"]]
+    far = KernelContract.model_validate({**CONTRACT, "args": args})
+    (row,) = (r for r in coverage(far, cases(far, 1, 0)) if r.input_class == "I1")
+    assert row.cases > 0
 
 
 def test_a_stored_case_reads_back_and_builds_the_same_data(contract: KernelContract) -> None:

@@ -126,7 +126,11 @@ _AS_COMPILED = """
 import json
 import numpy as np
 
+def prepare(target, tree, options):
+    return {"asked of": target}
+
 def load(target, tree, options):
+    assert options["asked of"] == target
     said = json.loads(options["parameters"])
     assert [p["parameter"] for p in said] == [0, 1, 2, 3, 4], said
     assert said[3]["stride"] == "x.0" and said[0]["memory"] and not said[4]["memory"]

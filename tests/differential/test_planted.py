@@ -51,6 +51,15 @@ def test_a_bug_in_a_part_of_a_model_is_found(model_bugs_candidate: Any, engine: 
     assert model_bugs_candidate.found in rules_of(engine(model_bugs_candidate, count=40))
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_what_cancels_far_from_zero_is_found_by_construction(
+    seed: int, fixtures_of: Callable[[str], Any], engine: Callable[..., KernelResult]
+) -> None:
+    """Not by luck: no case is drawn here, and any seed will do."""
+    bug = fixtures_of("model_bugs")["variance_as_a_difference_of_means"]
+    assert bug.found in rules_of(engine(bug, seed=seed, count=0))
+
+
 def test_a_cheat_is_refused(cheats_candidate: Any, engine: Callable[..., KernelResult]) -> None:
     result = engine(cheats_candidate)
     assert cheats_candidate.found in rules_of(result)

@@ -44,6 +44,7 @@ __all__ = [
     "judged_arguments",
     "layouts_of",
     "load_case",
+    "unused_parts",
     "variants_of",
 ]
 
@@ -213,7 +214,8 @@ def build(contract: KernelContract, case: Case) -> Inputs:
     for name in case.aliased:
         inputs[name] = inputs[_alias(contract, name)]
     if case.padding:
-        _poison_unused(contract, inputs)
+        for name, unused in unused_parts(contract, inputs).items():
+            inputs[name][unused] = np.nan
     return inputs
 
 
@@ -229,8 +231,12 @@ def _alias(contract: KernelContract, name: str) -> str:
     return alias
 
 
-def _poison_unused(contract: KernelContract, inputs: Inputs) -> None:
-    """NaN wherever no index points and beyond every length, in the argument that is meant and in those of its sizes."""
+def unused_parts(contract: KernelContract, inputs: Inputs) -> dict[str, Array]:
+    """Argument → where no index points or what lies beyond a length: true there, in the argument's shape.
+
+    Of the floating-point argument that is meant, and of those of its sizes.
+    """
+    found: dict[str, Array] = {}
     for name, (_, values) in contract.values.items():
         for kind in ("index", "lengths"):
             target = getattr(values.domain, kind)
@@ -240,7 +246,9 @@ def _poison_unused(contract: KernelContract, inputs: Inputs) -> None:
             used = np.asarray(inputs[name]).astype(np.int64)
             for padded in _alike(contract, other, int(axis)):
                 if is_float(inputs[padded].dtype) and not _used_otherwise(contract, padded):
-                    _poison_beyond(inputs[padded], int(axis), used, kind)
+                    where = found.setdefault(padded, np.zeros(inputs[padded].shape, bool))
+                    _mark_beyond(where, int(axis), used, kind)
+    return found
 
 
 def _alike(contract: KernelContract, name: str, axis: int) -> list[str]:
@@ -251,11 +259,11 @@ def _alike(contract: KernelContract, name: str, axis: int) -> list[str]:
     return [n for n, v in inputs.items() if n == name or (symbolic and (v.shape or ())[: axis + 1] == sizes)]
 
 
-def _poison_beyond(array: Array, axis: int, used: Array, kind: str) -> None:
+def _mark_beyond(where: Array, axis: int, used: Array, kind: str) -> None:
     if kind == "index":
-        array[(slice(None),) * axis + (np.setdiff1d(np.arange(array.shape[axis]), used),)] = np.nan
+        where[(slice(None),) * axis + (np.setdiff1d(np.arange(where.shape[axis]), used),)] = True
     elif axis == 1 and used.ndim == 1:
-        array[np.arange(array.shape[1])[None, :] >= used[:, None]] = np.nan
+        where[np.arange(where.shape[1])[None, :] >= used[:, None]] = True
 
 
 def _used_otherwise(contract: KernelContract, name: str) -> bool:

@@ -100,6 +100,7 @@ def _filled(contract: KernelContract) -> bool:
 
 
 _REASONS: dict[str, str] = {
+    "I1": "no argument's rows lay gigabytes apart (`layouts`: distant, where the device can lay them so)",
     "I17": "no case repeats a call",
     "I22": "the contract leaves open where results are rounded in between (`rounding`, or tolerance `ulp`)",
 }
@@ -126,10 +127,6 @@ _APPLIES: dict[str, tuple[Callable[[KernelContract], bool], str]] = {
     ),
     "I14": (_filled, "there is no output buffer or workspace"),
     "I16": (lambda c: c.batch is not None, "the contract names no `batch` dimension"),
-    "I1": (
-        lambda c: any("distant" in v.layouts for _, v in c.values.values()),
-        "the contract allows no argument whose rows lie far apart (`layouts`: distant)",
-    ),
     "I18": (lambda c: bool(c.configurations), "the contract names nothing that the candidate can choose"),
     "I23": (
         lambda c: c.launches is not None or has_state(c),

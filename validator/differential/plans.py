@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from validator.differential.cases import Case, Inputs, copied, float_arguments
+from validator.differential.cases import Case, Inputs, copied, float_arguments, unused_parts
 from validator.differential.faults import Fault, FaultKind
 from validator.differential.judge import Expected, judge
 from validator.differential.numbers import Source, bits_of, derived, in_chunks, largest
@@ -249,12 +249,15 @@ def _any_order(runner: Runner, case: Case, inputs: Inputs, expected: Expectation
 
 def _carried_on(runner: Runner, case: Case, inputs: Inputs, expected: Expectation, first: Outputs) -> list[Fault]:
     """New values on the state that the first call left, twice: what one launch leaves is what the next one finds."""
-    left = first
+    left, before = first, inputs
     for step in range(2):
         other = replace(case, seed=derived(case.seed, "carried on", step))
         fresh = runner.build(other)
         states = [n for n, (role, _) in runner.contract.values.items() if role is Role.STATE and n in left]
         fresh |= {n: left[n] for n in states}
+        if case.padding:
+            _padded_anew(runner, other, before, fresh, states)
+        before = fresh
         wanted = runner.expect(other, fresh)
         then = runner.play(other, fresh, wanted)
         if then.faults or then.outputs is None:
@@ -262,6 +265,21 @@ def _carried_on(runner: Runner, case: Case, inputs: Inputs, expected: Expectatio
             return attributed(runner, other, fresh, wanted, then.faults, told)
         left = then.outputs
     return []
+
+
+def _padded_anew(runner: Runner, case: Case, before: Inputs, now: Inputs, states: list[str]) -> None:
+    """The NaN of a state's unused parts follows what is unused now: a launch left it there, but none made it.
+
+    Where it stood before and is used now, callers would have put values.
+    """
+    plain = runner.build(replace(case, padding=False))
+    unused_before = unused_parts(runner.contract, before)
+    for name, unused in unused_parts(runner.contract, now).items():
+        if name in states:
+            state = now[name] = now[name].copy()
+            untouched = unused_before[name] & np.isnan(state)
+            state[untouched] = plain[name][untouched]
+            state[unused] = np.nan
 
 
 _PLANS: dict[str, Plan] = {

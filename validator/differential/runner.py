@@ -6,7 +6,7 @@ import itertools
 import math
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import chain
 from typing import Any
@@ -23,6 +23,7 @@ from validator.differential.cases import (
     float_arguments,
     is_written,
     judged_arguments,
+    unused_parts,
 )
 from validator.differential.device import Candidate, Device, NotRunHere, launch_of
 from validator.differential.errors import DifferentialError
@@ -131,7 +132,29 @@ class Runner:
         return {n: str(getattr(self.contract.values[n][1], "alias_of", "")) for n in case.aliased}
 
     def expect(self, case: Case, inputs: Inputs) -> dict[str, Expected]:
-        """What is right for these inputs. Raises `ReferenceFailed`."""
+        """What is right for these inputs. Raises `ReferenceFailed`, also where unused parts make a difference to it."""
+        expected = self._expect(case, inputs)
+        if case.padding:
+            self._refuse_padding_read(case, inputs, expected)
+        return expected
+
+    def _refuse_padding_read(self, case: Case, inputs: Inputs, expected: Mapping[str, Expected]) -> None:
+        """Nobody can be held to the NaN of unused parts where the reference itself reads them."""
+        unused = unused_parts(self.contract, inputs)
+        spread = {name: np.isnan(want.exact) & ~unused.get(name, _NONE) for name, want in expected.items()}
+        if not any(where.any() for where in spread.values()):
+            return
+        plain = self.build(replace(case, padding=False))
+        filled = {name: np.where(where, plain[name], inputs[name]) for name, where in unused.items()}
+        right = self._expect(case, {**inputs, **filled})
+        for name, where in spread.items():
+            if np.any(where & ~np.isnan(right[name].exact)):
+                raise ReferenceFailed(
+                    f"{self.reference.target} reads what no index points to or no length covers: NaN there makes "
+                    f"{name} NaN. Mend the reference, or take the index or length out of the contract's `domain`"
+                )
+
+    def _expect(self, case: Case, inputs: Inputs) -> dict[str, Expected]:
         ((native, old_native),) = (
             ({name: array.copy() for name, array in results.items()}, old)
             for results, old in self._trusted(self.baseline, [inputs], case, 1)

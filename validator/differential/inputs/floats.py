@@ -114,6 +114,22 @@ def _cancelling(fill: Fill, source: Source) -> Array:
     return in_domain(fill, data)
 
 
+def _far_places(fill: Fill) -> list[float]:
+    """Where `_far` has its rows: an eighth of the span inside each end that is not zero."""
+    low, high = _span(fill)
+    return [end + (other - end) / 8 for end, other in ((low, high), (high, low)) if end]
+
+
+def _far(fill: Fill, source: Source) -> Array:
+    """Each row varies a little around a place far from zero: what a mean square less a squared mean loses.
+
+    By the cube root of the type's step, so that inputs as they are rounded still say how a row varies.
+    """
+    places = np.asarray(_far_places(fill))
+    place = places[source.below(len(places), (*fill.shape[:-1], 1))]
+    return in_domain(fill, place * (1 + eps_of(fill.dtype) ** (1 / 3) * source.bell(fill.shape)))
+
+
 def _signed_zero(fill: Fill, source: Source) -> Array:
     return np.where(source.below(2, fill.shape) == 0, -0.0, _wide(fill, source)).astype(fill.dtype)
 
@@ -160,6 +176,8 @@ FLOATS: tuple[Variant, ...] = (
             lambda f: _free(f) and _axes(f) and _has(f, 0), _last_only),
     Variant("cancelling", "cancel", "nearly cancels in sums", lambda f: _free(f) and _axes(f) and _has(f, -1),
             _cancelling),
+    Variant("far", "cancel", "varies little and lies far from zero",
+            lambda f: _free(f) and _axes(f) and f.dtype.itemsize > 1 and bool(_far_places(f)), _far),
     Variant("minus-zero", "zero", "has negative zeros", lambda f: _free(f) and _has(f, 0), _signed_zero),
     Variant("saturated", "I10", "is at the largest magnitude of its type", lambda f: _free(f) and _narrow(f),
             lambda f, s: in_domain(f, np.where(s.below(2, f.shape) == 0, 1, -1) * largest(f.dtype))),

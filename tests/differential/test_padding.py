@@ -1,0 +1,101 @@
+"""What no length covers holds NaN: it may not reach a result, and nobody is held to NaN that a launch only found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from validator.differential.cases import Case, build, cases, unused_parts
+from validator.differential.engine import run_case
+from validator.differential.processes import Trees, runner_for
+from validator.differential.results import CaseResult
+from validator.manifest.contract import KernelContract
+from validator.run.sandbox import Limits
+
+STOCK = """
+import numpy as np
+
+def total(x, lengths, out):
+    for row, length in enumerate(lengths):
+        out[row] = x[row, :length].sum(axis=0)
+
+def total_of_all(x, lengths, out):
+    used = np.arange(x.shape[1])[None, :] < lengths[:, None]
+    out[...] = (x * used[..., None]).sum(axis=1)
+"""
+FAST = """
+import numpy as np
+
+def masked(x, lengths, out):
+    used = np.arange(x.shape[1])[None, :] < lengths[:, None]
+    out[...] = np.where(used[..., None], np.nan_to_num(x), 0).sum(axis=1)
+
+def multiplied(x, lengths, out):
+    used = np.arange(x.shape[1])[None, :] < lengths[:, None]
+    out[...] = (x * used[..., None]).sum(axis=1)
+"""
+SIZES = (("B", 4), ("T", 16), ("D", 8))
+SEEDS = range(12)
+Judge = Callable[..., list[CaseResult]]
+
+
+def contract(candidate: str = "masked", reference: str = "total", dtype: str = "float32") -> KernelContract:
+    args: list[dict[str, Any]] = [
+        {"name": "x", "role": "state", "dtype": dtype, "shape": ["B", "T", "D"]},
+        {"name": "lengths", "role": "index", "dtype": "int32", "shape": ["B"], "domain": {"lengths": "x.1"}},
+        {"name": "out", "role": "output", "dtype": "float32", "shape": ["B", "D"]},
+    ]
+    dims = ["B in 1..4", "T in 1..16", "D in 1..8"]
+    names = {"candidate": f"fast:{candidate}", "reference": f"stock:{reference}"}
+    return KernelContract.model_validate({"match": "k", "dims": dims, "batch": "B", "args": args, **names})
+
+
+@pytest.fixture
+def judged(tmp_path: Path) -> Judge:
+    """Cases with padding, of these plans and seeds."""
+
+    def run(chosen: KernelContract, plans: tuple[str, ...]) -> list[CaseResult]:
+        for side, name, text in (("head", "fast", FAST), ("base", "stock", STOCK)):
+            (tmp_path / side).mkdir(exist_ok=True)
+            (tmp_path / side / f"{name}.py").write_text(text)
+        with runner_for(chosen, Trees(tmp_path / "head", tmp_path / "base"), Limits(wall=10)) as runner:
+            made = [Case("k", SIZES, seed, plan=plan, padding=True) for plan in plans for seed in SEEDS]
+            return [run_case(runner, case).result for case in made]
+
+    return run
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_padding_that_a_state_carries_on_is_nobodys_result(judged: Judge, dtype: str) -> None:
+    """Lengths grow from call to call: what lay beyond the old ones was never written by a launch."""
+    results = judged(contract(dtype=dtype), ("carried-on", "same-buffer"))
+    assert [r.faults for r in results if r.faults] == []
+    assert [r.unusable for r in results if r.unusable] == []
+
+
+@pytest.mark.parametrize("plan", ["repeat", "carried-on"])
+def test_a_candidate_that_reads_padding_is_found(judged: Judge, plan: str) -> None:
+    assert any(r.faults for r in judged(contract("multiplied"), (plan,)))
+
+
+def test_a_reference_that_reads_padding_accuses_nobody(judged: Judge) -> None:
+    results = judged(contract("masked", "total_of_all"), ("repeat", "carried-on", "batch-mates"))
+    assert [r.faults for r in results if r.faults] == []
+    told = [r.unusable for r in results if r.unusable]
+    assert told
+    assert all("stock:total_of_all reads what no index points to" in text for text in told)
+
+
+def test_unused_parts_are_what_padding_fills() -> None:
+    chosen = contract()
+    case = next(c for c in cases(chosen, 1, 5) if c.padding)
+    padded, plain = build(chosen, case), build(chosen, replace(case, padding=False))
+    unused = unused_parts(chosen, padded)["x"]
+    assert unused.any()
+    np.testing.assert_array_equal(np.isnan(padded["x"]), unused)
+    np.testing.assert_array_equal(padded["x"][~unused], plain["x"][~unused])
