@@ -11,7 +11,7 @@ import pytest
 from tests.scale.tasks import cell, cells, gpu_cells
 from validator.scale.batch import Batch, Finished, run_cells
 from validator.scale.budget import Budget, BudgetError, in_words, parse_duration
-from validator.scale.cell import InPlace, State
+from validator.scale.cell import InPlace, Needs, State
 from validator.scale.engine import Engine
 from validator.scale.local import Local
 from validator.scale.shard import Shard, ShardError
@@ -153,10 +153,22 @@ def test_what_the_budget_does_not_reach_is_said_and_the_first_come_first(local):
     outcomes = {o.cell.id: o for o in Engine(local, budget=Budget(1.0)).run(work, len(work))}
     done = [c.id for c in work if outcomes[c.id].state is State.DONE]
     assert 0 < len(done) < 40
-    assert done == [c.id for c in work][: len(done)]
-    rest = [o for o in outcomes.values() if o.state is not State.DONE]
-    assert {o.state for o in rest} == {State.UNREACHED}
-    assert {o.why for o in rest} == {"the budget of 1 s was spent before its turn"}
+    assert {c.id for c in work[: len(done) + 2]} >= set(done)  # two at a time
+    rest = Counter(o.why for o in outcomes.values() if o.state is State.UNREACHED)
+    assert sum(rest.values()) == 40 - len(done)
+    assert rest.pop("the budget of 1 s was spent before its turn")
+    assert rest.keys() <= {"the budget of 1 s was spent while it ran"}
+
+
+def test_a_budget_ends_what_runs(local):
+    work = [cell(1, "slow", b"0.01"), *cells(2, "slow", payload=b"60", seconds=30.0), *cells(2, seconds=30.0)]
+    start = time.monotonic()
+    outcomes = list(Engine(local, budget=Budget(1.5)).run(work, len(work)))
+    assert time.monotonic() - start < 10
+    ended = [o.why for o in outcomes if o.state is State.UNREACHED]
+    assert ended.count("the budget of 1.5 s was spent while it ran") in (1, 2, 3)
+    assert len(ended) + sum(o.state is State.DONE for o in outcomes) == 5
+    assert run(Engine(local), cells(5)) == told(InPlace().run(cells(5), 5))  # its workers are as good as new
 
 
 def test_a_gpu_budget_binds_what_needs_a_gpu():
@@ -165,8 +177,18 @@ def test_a_gpu_budget_binds_what_needs_a_gpu():
         outcomes = list(Engine(executor, budget=Budget(gpu_seconds=0.12)).run(work, len(work)))
     by = Counter((bool(o.cell.needs.gpu), o.state.value) for o in outcomes)
     assert by[False, "done"] == 5
-    assert 2 <= by[True, "done"] <= 8  # what is in a worker's hands is let finish
+    assert 2 <= by[True, "done"] <= 8
     assert by[True, "done"] + by[True, "unreached"] == 10
+
+
+def test_a_gpu_budget_ends_what_holds_a_gpu_and_nothing_else(monkeypatch):
+    monkeypatch.setattr("validator.scale.budget._START", 0.0)
+    long, short = (replace(c, payload=s) for c, s in zip(cells(2, "slow", seconds=9.0), (b"60", b"1.5"), strict=True))
+    with Local(jobs=1, gpus=("0",), in_place=False) as executor:
+        work = [replace(long, needs=Needs(gpu="any")), short]
+        outcomes = {o.cell.id: o for o in Engine(executor, budget=Budget(gpu_seconds=1.0)).run(work, 2)}
+    assert outcomes[long.id].why == "the GPU budget of 1 s was spent while it ran"
+    assert outcomes[short.id].state is State.DONE
 
 
 def test_durations():
@@ -241,7 +263,7 @@ class Fake:
     def busy(self):
         return bool(self.waiting)
 
-    def wait(self):
+    def wait(self, seconds=None):
         batch = self.waiting.pop(0)
         if len(batch.cells) > 1 or self.losses > 0:
             self.losses -= len(batch.cells) == 1

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from validator.cli.display import Display
     from validator.pipeline import Options
     from validator.scale.batch import Executor
+    from validator.scale.budget import Budget
     from validator.scale.engine import Engine
     from validator.scale.run_folder import Asked, RunFolder
     from validator.scale.store import Store
@@ -117,7 +118,7 @@ def opened_work(scale: Scale, options: Options, cache: Store | None, display: Di
         folder = None
         if place is not None:
             folder = stack.enter_context(RunFolder(place, asked_of(options, scale.shard), resume=scale.resume))
-        executor = stack.enter_context(executor_of(scale.executor))
+        executor = stack.enter_context(executor_of(scale.executor, budget))
         shared = stack.enter_context(opened_shared())
         kept = [store for store in (folder.results if folder else None, cache) if store is not None]
 
@@ -147,14 +148,15 @@ def _left(folder: RunFolder) -> None:
         folder.remove()
 
 
-def executor_of(name: str) -> Executor:
+def executor_of(name: str, budget: Budget) -> Executor:
+    """`local` does little work in this process, unless it may have to be ended."""
     if name == "ray":
         from validator.scale.cluster import Cluster
 
         return Cluster()
     from validator.scale.local import Local
 
-    return Local()
+    return Local(in_place=not budget.bounded)
 
 
 @contextmanager

@@ -71,8 +71,16 @@ class Executor(Protocol):
         """Whether anything was submitted that has not come back."""
         ...
 
-    def wait(self) -> list[Finished]:
-        """Blocks until something is done."""
+    def wait(self, seconds: float | None = None) -> list[Finished]:
+        """Blocks until something is done, or for so long."""
+        ...
+
+    def running(self) -> list[tuple[Batch, float]]:
+        """What was submitted and is not back, and for how many seconds a worker has had it; 0: none has yet."""
+        ...
+
+    def give_up(self, batches: Sequence[Batch]) -> None:
+        """Ends these, wherever they are; nothing comes back of them."""
         ...
 
     def close(self) -> None:

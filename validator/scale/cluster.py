@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import Any, Self
 
@@ -53,6 +54,8 @@ class Cluster:
         self._places: dict[str, Path] = {}
         self._stored: dict[str, Any] = {}
         self._running: dict[Any, Batch] = {}
+        self._since: dict[Any, float] = {}
+        """When a slot was free for a task: Ray does not say when it began."""
         self._slots: dict[str, int] = {}
         self._task: Any = None
 
@@ -76,25 +79,35 @@ class Cluster:
         content = {name: self._shipped(name) for name in batch.content}
         task = self._task.options(**self._asked(batch.needs))
         self._running[task.remote(batch.cells, content)] = batch
+        self._note_begun()
 
     @property
     def busy(self) -> bool:
         return bool(self._running)
 
-    def wait(self) -> list[Finished]:
+    def wait(self, seconds: float | None = None) -> list[Finished]:
         if not self._running:
             return []
-        ready, _ = self._ray.wait(list(self._running), num_returns=1)
+        ready, _ = self._ray.wait(list(self._running), num_returns=1, timeout=seconds)
         more, _ = self._ray.wait(list(self._running), num_returns=len(self._running), timeout=0)
         return [self._finished(reference) for reference in dict.fromkeys([*ready, *more])]
+
+    def running(self) -> list[tuple[Batch, float]]:
+        now = time.monotonic()
+        return [(batch, now - self._since.get(reference, now)) for reference, batch in self._running.items()]
+
+    def give_up(self, batches: Sequence[Batch]) -> None:
+        gone = set(map(id, batches))
+        for reference in [reference for reference, batch in self._running.items() if id(batch) in gone]:
+            with suppress(Exception):
+                self._ray.cancel(reference, force=True)
+            del self._running[reference]
+            self._since.pop(reference, None)
 
     def close(self) -> None:
         if self._task is None:
             return
-        for reference in self._running:
-            with suppress(Exception):
-                self._ray.cancel(reference, force=True)
-        self._running.clear()
+        self.give_up(list(self._running.values()))
         self._stored.clear()
         self._ray.shutdown()
         self._task = None
@@ -117,6 +130,12 @@ class Cluster:
         # Retries are the engine's: it knows which cells a batch had, and splits it.
         self._task = ray.remote(max_retries=0, retry_exceptions=False)(_run)
 
+    def _note_begun(self) -> None:
+        for kind, gpu in (("CPU", False), ("GPU", True)):
+            mine = (reference for reference, batch in self._running.items() if bool(batch.needs.gpu) is gpu)
+            for reference in islice(mine, max(1, self._slots[kind])):
+                self._since.setdefault(reference, time.monotonic())
+
     def _asked(self, needs: Needs) -> dict[str, Any]:
         asked: dict[str, Any] = {"num_cpus": 1}
         if needs.gpu and self._slots["GPU"]:  # without one, whoever runs the cell says so: that is its outcome
@@ -135,6 +154,8 @@ class Cluster:
 
     def _finished(self, reference: Any) -> Finished:
         batch = self._running.pop(reference)
+        self._since.pop(reference, None)
+        self._note_begun()
         try:
             return Finished(batch, [Ended(*ended) for ended in self._ray.get(reference)])
         except self._ray.exceptions.RayError as error:

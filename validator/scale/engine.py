@@ -132,18 +132,37 @@ class Engine:
     def _hand_out(self, batch: Batch) -> Iterator[Outcome]:
         while not self.executor.room(batch.needs) or self._again:
             yield from self._collect()
+        yield from self._begun(batch)
+
+    def _collect(self) -> Iterator[Outcome]:
+        """Whatever is done by now; what was lost is handed out again first, what is over the budget is ended."""
+        while self._again and self.executor.room(self._again[0].needs):
+            yield from self._begun(self._again.popleft())
+        if self.executor.busy:
+            for finished in self.executor.wait(self._patience()):
+                yield from self._taken(finished)
+            yield from self._ended()
+
+    def _begun(self, batch: Batch) -> Iterator[Outcome]:
         why = self.budget.spent(batch.needs)
         if why:
             yield from (Outcome(cell, State.UNREACHED, why=why) for cell in batch.cells)
         else:
             self.executor.submit(batch)
 
-    def _collect(self) -> Iterator[Outcome]:
-        """Whatever is done by now; what was lost is handed out again first."""
-        while self._again and self.executor.room(self._again[0].needs):
-            self.executor.submit(self._again.popleft())
-        for finished in self.executor.wait():
-            yield from self._taken(finished)
+    def _patience(self) -> float | None:
+        """Seconds to wait for something to be done; None: any."""
+        return self.budget.left(_held(self.executor)) if self.budget.bounded else None
+
+    def _ended(self) -> Iterator[Outcome]:
+        """What was not done when the budget was spent."""
+        if not self.budget.bounded:
+            return
+        everything, on_gpu = self.budget.overrun(_held(self.executor))
+        over = [batch for batch, _ in self.executor.running() if everything or (on_gpu and batch.needs.gpu)]
+        self.executor.give_up(over)
+        for batch in over:
+            yield from (Outcome(cell, State.UNREACHED, why=everything or on_gpu) for cell in batch.cells)
 
     def _taken(self, finished: Finished) -> Iterator[Outcome]:
         batch = finished.batch
@@ -181,6 +200,10 @@ class Engine:
         for kind, (runs, spent) in took.items():
             for store in self.keep_in:
                 store.spent(kind, runs, spent)
+
+
+def _held(executor: Executor) -> list[tuple[Needs, float]]:
+    return [(batch.needs, seconds) for batch, seconds in executor.running()]
 
 
 @dataclass

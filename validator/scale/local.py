@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -47,6 +48,8 @@ class _Worker:
     process: subprocess.Popen[bytes] | None = None
     channel: Any = None
     batch: Batch | None = None
+    since: float = 0.0
+    """When it got it."""
 
 
 @dataclass
@@ -95,13 +98,25 @@ class Local:
     def busy(self) -> bool:
         return bool(self._queued) or any(worker.batch is not None for worker in self._workers)
 
-    def wait(self) -> list[Finished]:
+    def wait(self, seconds: float | None = None) -> list[Finished]:
         if self._started:
             self._give()
         if not any(worker.batch is not None for worker in self._workers):
             return [self._here(self._queued.popleft())] if self._queued else []
         waiting = {worker.channel: worker for worker in self._workers if worker.batch is not None}
-        return [self._finished(waiting[channel]) for channel in connection.wait(list(waiting))]
+        return [self._finished(waiting[channel]) for channel in connection.wait(list(waiting), seconds)]
+
+    def running(self) -> list[tuple[Batch, float]]:
+        now = time.monotonic()
+        held = [(worker.batch, now - worker.since) for worker in self._workers if worker.batch is not None]
+        return [*held, *((batch, 0.0) for batch in self._queued)]
+
+    def give_up(self, batches: Sequence[Batch]) -> None:
+        gone = set(map(id, batches))
+        self._queued = deque(batch for batch in self._queued if id(batch) not in gone)
+        for worker in self._workers:
+            if worker.batch is not None and id(worker.batch) in gone:
+                self._end(worker)
 
     def close(self) -> None:
         for worker in self._workers:
@@ -136,7 +151,7 @@ class Local:
     def _send(self, worker: _Worker, batch: Batch) -> None:
         if worker.process is None:
             self._start(worker)
-        worker.batch = batch
+        worker.batch, worker.since = batch, time.monotonic()
         with suppress(OSError):  # it has just died: `wait` sees that
             worker.channel.send((batch.cells, {name: self._places[name] for name in batch.content}))
 
