@@ -31,9 +31,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from validator.ordering.sass.containers import Found, find_binaries
-from validator.ordering.sass.elf import Cubin
-from validator.ordering.sass.tools import Tools
+from validator.binary.containers import Found, find_binaries
+from validator.binary.elf import Cubin
+from validator.binary.tools import Tools
 
 AUDIT = """
 import json, sys

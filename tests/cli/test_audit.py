@@ -10,9 +10,9 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from validator.binary.tools import INSTALL_HINT, Tools
 from validator.cli.inputs import InputError, discover
 from validator.manifest.load import load_contract
-from validator.ordering.sass.tools import INSTALL_HINT, Tools
 
 ROOT = Path(__file__).parents[2]
 RULES = ROOT / "fixtures/ordering/rules"

@@ -18,7 +18,7 @@ from validator.gpu.launch import plan_launch
 from validator.gpu.neighbour import observe
 from validator.gpu.watched import serve
 from validator.manifest.contract import Domain, Role
-from validator.ordering.sass.elf import Cubin
+from validator.binary.elf import Cubin
 
 device = open_device()
 

@@ -12,9 +12,9 @@ import pytest
 
 from fixtures.gpu.labelled import CORPUS, described
 from fixtures.ordering.labels import contract_of
+from validator.binary.elf import Cubin
 from validator.gpu.launch import Launchable, NotLaunchable, Recipe, pack, plan_launch
 from validator.manifest.contract import Argument, KernelContract, Role
-from validator.ordering.sass.elf import Cubin
 
 RECIPE = Recipe(size=1024, window=256, integer=5, number=0.25)
 

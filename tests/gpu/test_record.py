@@ -11,9 +11,9 @@ import pytest
 
 from fixtures.gpu.labelled import ARCH, CORPUS, forbidden, row
 from fixtures.ordering.labels import contract_of
+from validator.binary.tools import INSTALL_HINT
 from validator.gpu.neighbour import DELAYS_US, LAUNCHES
 from validator.ordering.artifacts import audit_artifacts
-from validator.ordering.sass.tools import INSTALL_HINT
 
 RECORD: dict[str, Any] = json.loads((Path(__file__).parents[2] / "fixtures/gpu/labelled.json").read_text())
 CASES: dict[str, dict[str, Any]] = RECORD["cases"]

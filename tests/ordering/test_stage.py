@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
+from validator.binary.tools import INSTALL_HINT
 from validator.change.model import Change, ChangeStatus, Entry, FileChange, FileKind, MissingFile
 from validator.manifest.model import Artifact, Manifest
 from validator.ordering.architecture import serves
 from validator.ordering.program import Isa
 from validator.ordering.result import Audit, KernelAudit, Skipped
-from validator.ordering.sass.tools import INSTALL_HINT
 from validator.ordering.stage import run_with
 from validator.ordering.supply import Supply
 from validator.policy.model import Policy

@@ -23,9 +23,9 @@ def history(folder: str, manifest: str | None) -> int:
     from datetime import UTC, datetime
 
     from validator import __version__
+    from validator.binary.tools import Tools
     from validator.cli.output import emit
     from validator.errors import Problem
-    from validator.ordering.sass.tools import Tools
     from validator.report.history import find_runs, render_history
     from validator.text import visible
     from validator.verdict.bundle import BundleError

@@ -14,20 +14,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from validator.errors import ValidatorError
-from validator.manifest.contract import KernelContract, Step, match_contract
+from validator.manifest.matching import match_contract
+from validator.ordering.acyclic import no_cycle_search
 from validator.ordering.ahead import compiled_later
 from validator.ordering.assembly import assemble
 from validator.ordering.batch import Batch, Outcome, Settings, Text, Work, audit_batch
 from validator.ordering.result import Audit, KernelAudit, Skipped
 from validator.ordering.spread import spread
-from validator.ordering.steps import apply_steps
 
 if TYPE_CHECKING:
+    from validator.binary.containers import Found
+    from validator.binary.tools import Tools
+    from validator.manifest.contract import KernelContract, Step
     from validator.ordering.sass.cache import ResultCache
-    from validator.ordering.sass.containers import Found
     from validator.ordering.sass.reader import Looked
     from validator.ordering.sass.settlement import Surveyed
-    from validator.ordering.sass.tools import Tools
+    from validator.verdict.model import Finding
 
 __all__ = ["Artifact", "Progress", "audit_artifacts"]
 
@@ -83,11 +85,16 @@ def audit_artifacts(
     for outcome in spread(audit_batch, run.batches(_BATCH if jobs > 1 else 4 * _BATCH), jobs, _size):
         run.take(outcome)
     run.close()
-    kernels = [kernel for file in run.files for kernel in (*file.kernels, *_settled(file, contracts))]
+    with no_cycle_search():
+        kernels = [kernel for file in run.files for kernel in (*file.kernels, *_settled(file, contracts))]
     skipped = [item for file in run.files for item in file.skipped]
     tools = {tool: version for file in run.files for tool, version in file.tools.items()}
-    judged, findings = apply_steps(kernels, contracts, steps) if steps else (kernels, ())
-    return assemble(judged, [*skipped, *compiled_later(judged)], findings, tools)
+    findings: Sequence[Finding] = ()
+    if steps:
+        from validator.ordering.steps import apply_steps
+
+        kernels, findings = apply_steps(kernels, contracts, steps)
+    return assemble(kernels, [*skipped, *compiled_later(kernels)], findings, tools)
 
 
 def _size(batch: Batch) -> int:
@@ -166,8 +173,8 @@ class _Run:
         if file.artifact.is_ptx():
             yield Text(number, file.artifact.name, file.artifact.read())
             return
-        from validator.ordering.sass.containers import find_binaries
-        from validator.ordering.sass.tools import Tools
+        from validator.binary.containers import find_binaries
+        from validator.binary.tools import Tools
 
         tools = Tools.find()
         file.tools.update(tools.versions)
@@ -224,8 +231,8 @@ class _Run:
     def _cache(self) -> ResultCache | None:
         if self._cache_folder is None:
             return None
+        from validator.binary.tools import Tools
         from validator.ordering.sass.cache import ResultCache
-        from validator.ordering.sass.tools import Tools
 
         return ResultCache(self._cache_folder, dict(Tools.find().versions))
 

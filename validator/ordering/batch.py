@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from validator.errors import ValidatorError
-from validator.manifest.contract import KernelContract, match_contract
+from validator.manifest.matching import match_contract
 from validator.ordering.program import Program
 from validator.ordering.result import KernelAudit, Skipped
 
 if TYPE_CHECKING:
+    from validator.manifest.contract import KernelContract
     from validator.ordering.sass.reader import Portion
 
 __all__ = ["Batch", "Code", "Outcome", "Part", "Settings", "Text", "Work", "audit_batch"]
@@ -120,8 +121,8 @@ def _text(part: Part, item: Text, settings: Settings) -> None:
 
 def _codes(codes: Sequence[tuple[Part, Code]], settings: Settings) -> None:
     """All of them at once: the disassembler is started for what is new in any."""
+    from validator.binary.tools import Tools
     from validator.ordering.sass.reader import lower, open_portion
-    from validator.ordering.sass.tools import Tools
 
     looked = [(part, item) for part, code in codes for item in open_portion(code.portion)]
     owners = [part for part, _ in looked]

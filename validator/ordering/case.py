@@ -11,7 +11,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from validator.manifest.contract import KernelContract, match_contract
+from validator.manifest.contract import KernelContract
+from validator.manifest.matching import match_contract
 from validator.manifest.model import Manifest
 from validator.ordering.ahead import SHIP_MACHINE_CODE
 from validator.ordering.architecture import serves
@@ -200,7 +201,7 @@ class Case:
     def _excused(self, skipped: Skipped) -> bool:
         """Machine code that no tool here can read or that is not made yet, where the policy is content with PTX."""
         # Imported here: the front end for machine code is heavy, and most checks have nothing that was skipped.
-        from validator.ordering.sass.tools import INSTALL_HINT
+        from validator.binary.tools import INSTALL_HINT
 
         known = skipped.fix in (INSTALL_HINT, SHIP_MACHINE_CODE)
         return known and self.policy.ordering.min_strength is Strength.PTX

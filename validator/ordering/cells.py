@@ -112,6 +112,6 @@ def put_together(
 
 
 def _tools() -> dict[str, str]:
-    from validator.ordering.sass.tools import Tools
+    from validator.binary.tools import Tools
 
     return dict(Tools.find().versions)

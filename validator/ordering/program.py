@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 from enum import Enum, IntEnum, StrEnum, auto
 from typing import Protocol
 
+from validator.binary.parameter import Parameter
+
 __all__ = [
     "HARMLESS_CALLS",
     "Access",
@@ -363,21 +365,6 @@ class Block:
     start: int
     stop: int
     successors: tuple[Edge, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Parameter:
-    index: int
-    """Counts kernel parameters from 0."""
-    offset: int
-    """Byte offset in the parameter block."""
-    size: int
-    """Bytes."""
-    name: str | None = None
-    type: str | None = None
-    """From the PTX declaration or the mangled signature; None when unknown."""
-    pointer: bool | None = None
-    """True / False when the type says so, None when it may be either."""
 
 
 class Program(Protocol):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from validator.manifest.contract import Role
+from validator.binary.containers import Skipped
+from validator.manifest.roles import Role
 from validator.ordering.program import Isa, Line, Parameter
 from validator.verdict.model import Finding, Status
 
@@ -119,15 +120,6 @@ class KernelAudit:
     """A trigger can be reached before the wait: the successor may overlap with launches further back."""
     excerpts: tuple[Excerpt, ...] = ()
     """Of the first findings that decide something."""
-
-
-@dataclass(frozen=True, slots=True)
-class Skipped:
-    """An input that could not be audited, and why. It makes the audit unproven."""
-
-    artifact: str
-    reason: str
-    fix: str = ""
 
 
 @dataclass(frozen=True, slots=True)

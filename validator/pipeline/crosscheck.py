@@ -176,8 +176,8 @@ def _image(context: StageContext, artifact: str) -> bytes | None:
         return None
     if not member:
         return data
-    from validator.ordering.sass.containers import Found, find_binaries
-    from validator.ordering.sass.tools import Tools
+    from validator.binary.containers import Found, find_binaries
+    from validator.binary.tools import Tools
 
     pieces = (piece for piece in find_binaries(data, file, Tools.find()) if isinstance(piece, Found))
     return next((piece.data for piece in pieces if piece.artifact == artifact), None)

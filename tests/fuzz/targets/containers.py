@@ -7,12 +7,12 @@ import zipfile
 from collections.abc import Iterator
 
 from tests.fuzz.targets.common import FIXTURES, small, told
+from validator.binary.containers import Limits, find_binaries
+from validator.binary.tools import Tools
 from validator.ordering.result import Skipped
-from validator.ordering.sass.containers import Limits, find_binaries
 from validator.ordering.sass.errors import SassError
-from validator.ordering.sass.tools import Tools
 
-MODULES = ("validator.ordering.sass.containers", "validator.ordering.sass.elf")
+MODULES = ("validator.binary.containers", "validator.ordering.sass.elf")
 _MOST = 1 << 20
 
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from functools import cache
 
 from tests.fuzz.targets.common import FIXTURES, small, told
+from validator.binary.elf import Cubin
 from validator.ordering.sass.disassemble import Instruction
-from validator.ordering.sass.elf import Cubin
 from validator.ordering.sass.errors import SassError
 from validator.ordering.sass.lines import LineTable
 from validator.ordering.sass.program import SassProgram

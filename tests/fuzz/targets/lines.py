@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tests.fuzz.targets.common import FIXTURES
-from validator.ordering.sass.elf import Cubin
+from validator.binary.elf import Cubin
 from validator.ordering.sass.lines import _programs
 
 MODULES = ("validator.ordering.sass.lines",)

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
+from validator.binary.tools import INSTALL_HINT
 from validator.manifest.contract import KernelContract, Step
 from validator.manifest.load import load_contract
 from validator.ordering.artifacts import audit_artifacts
 from validator.ordering.result import AccessRow, Audit, KernelAudit
-from validator.ordering.sass.tools import INSTALL_HINT
 from validator.verdict.model import Finding, Severity
 
 ROOT = Path(__file__).parents[3]

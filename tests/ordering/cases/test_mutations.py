@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from validator.binary.elf import Cubin
 from validator.ordering.result import Audit, KernelAudit
-from validator.ordering.sass.elf import Cubin
 from validator.verdict.model import Status
 
 FIXTURES = Path(__file__).parents[3] / "fixtures/ordering"

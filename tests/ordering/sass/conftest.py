@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from validator.binary.tools import Tools
 from validator.ordering.sass.reader import read_binary
-from validator.ordering.sass.tools import Tools
 
 ROOT = Path(__file__).parents[3]
 LABELLED = ROOT / "fixtures/ordering/labelled"

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from validator.binary.containers import Limits, find_binaries
+from validator.binary.elf import Cubin
+from validator.binary.tools import INSTALL_HINT, Tools, run_tool
 from validator.manifest.contract import KernelContract
 from validator.ordering.artifacts import Artifact, audit_artifacts
 from validator.ordering.result import Skipped
-from validator.ordering.sass.containers import Limits, find_binaries
-from validator.ordering.sass.elf import Cubin
 from validator.ordering.sass.errors import SassError
 from validator.ordering.sass.reader import read_binary
-from validator.ordering.sass.tools import INSTALL_HINT, Tools, run_tool
 
 from .conftest import LABELLED, ROOT, SOURCES
 

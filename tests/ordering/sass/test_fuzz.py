@@ -11,14 +11,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from validator.ordering.sass.containers import Found, Limits, find_binaries
+from validator.binary.containers import Found, Limits, find_binaries
+from validator.binary.elf import Cubin
+from validator.binary.tools import Tools
 from validator.ordering.sass.disassemble import Decoder, Instruction
-from validator.ordering.sass.elf import Cubin
 from validator.ordering.sass.errors import SassError
 from validator.ordering.sass.lines import LineTable
 from validator.ordering.sass.program import SassProgram
 from validator.ordering.sass.scan import scan
-from validator.ordering.sass.tools import Tools
 
 from .conftest import LABELLED
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from validator.ordering.sass.elf import Cubin
-from validator.ordering.sass.tools import Tools
+from validator.binary.elf import Cubin
+from validator.binary.tools import Tools
 
 FIXTURES = Path(__file__).parents[3] / "fixtures"
 CUBINS = sorted((FIXTURES / "demo").rglob("*.cubin")) + sorted((FIXTURES / "ordering").rglob("*.cubin"))[:12]

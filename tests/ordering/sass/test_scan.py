@@ -7,9 +7,9 @@ import subprocess
 
 import pytest
 
+from validator.binary.elf import Cubin
 from validator.ordering.sass.codes import CLASSES, Class, class_of
 from validator.ordering.sass.disassemble import Instruction, decoder_for
-from validator.ordering.sass.elf import Cubin
 from validator.ordering.sass.errors import SassError
 from validator.ordering.sass.scan import check_agreement, scan
 from validator.ordering.sass.settlement import Settlement

@@ -18,10 +18,10 @@ from functools import cache, cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from validator.binary.tools import INSTALL_HINT, Tools, run_tool
 from validator.errors import Problem
 from validator.ordering.program import Guard, Operation, Reg
 from validator.ordering.sass.errors import SassError
-from validator.ordering.sass.tools import INSTALL_HINT, Tools, run_tool
 
 __all__ = ["Decoder", "Instruction", "decoder_for"]
 

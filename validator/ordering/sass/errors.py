@@ -1,11 +1,7 @@
-"""The one error of the machine-code front end."""
+"""The one error of the machine-code front end: that of the reader below it."""
 
 from __future__ import annotations
 
-from validator.errors import ValidatorError
+from validator.binary.errors import BinaryError as SassError
 
 __all__ = ["SassError"]
-
-
-class SassError(ValidatorError):
-    """A binary, an archive or a tool's output cannot be what it claims to be."""

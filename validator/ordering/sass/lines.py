@@ -13,8 +13,8 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from validator.binary.elf import Cubin, Relocation
 from validator.ordering.program import Line
-from validator.ordering.sass.elf import Cubin, Relocation
 
 __all__ = ["LineTable"]
 

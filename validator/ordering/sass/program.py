@@ -6,6 +6,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from validator.binary.elf import Cubin, Kernel, Relocation
 from validator.ordering.program import (
     Block,
     Const,
@@ -23,7 +24,6 @@ from validator.ordering.program import (
 from validator.ordering.sass.cfg import control_flow
 from validator.ordering.sass.destinations import definitions
 from validator.ordering.sass.disassemble import Instruction
-from validator.ordering.sass.elf import Cubin, Kernel, Relocation
 from validator.ordering.sass.events import events_of, known
 from validator.ordering.sass.lower import is_local, operations
 from validator.ordering.sass.opcodes import HARMLESS

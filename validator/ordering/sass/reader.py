@@ -6,18 +6,18 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from validator.binary.containers import Found, Limits, find_binaries
+from validator.binary.elf import Cubin, Kernel
+from validator.binary.tools import INSTALL_HINT, Tools
 from validator.errors import Problem
 from validator.ordering.result import Skipped
-from validator.ordering.sass.containers import Found, Limits, find_binaries
 from validator.ordering.sass.demangle import demangle, with_types
 from validator.ordering.sass.disassemble import decoder_for
-from validator.ordering.sass.elf import Cubin, Kernel
 from validator.ordering.sass.errors import SassError
 from validator.ordering.sass.lines import LineTable
 from validator.ordering.sass.program import SassProgram, digest_of
 from validator.ordering.sass.scan import check_agreement, scan
 from validator.ordering.sass.settlement import Scan, Surveyed
-from validator.ordering.sass.tools import INSTALL_HINT, Tools
 
 __all__ = [
     "SMALL",

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from validator.binary.elf import Kernel
 from validator.errors import Problem
 from validator.ordering.sass.codes import CLASSES, Class, class_of
 from validator.ordering.sass.disassemble import Instruction
-from validator.ordering.sass.elf import Kernel
 from validator.ordering.sass.errors import SassError
 from validator.ordering.sass.settlement import Scan, Settlement
 

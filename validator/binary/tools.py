@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
+from validator.binary.errors import BinaryError
 from validator.errors import Problem
-from validator.ordering.sass.errors import SassError
 
 __all__ = ["INSTALL_HINT", "Tools", "run_tool"]
 
@@ -62,7 +62,7 @@ def _locate(name: str) -> Path | None:
 def _version(tool: Path) -> str:
     try:
         text = run_tool([str(tool), "--version"], timeout=20, output_limit=1 << 16).decode("utf-8", "replace")
-    except SassError:
+    except BinaryError:
         return "unknown"
     found = _VERSION.search(text)
     return found[1] if found else "unknown"
@@ -79,7 +79,7 @@ def run_tool(
         folder: working directory; a private temporary one when None.
 
     Raises:
-        SassError: it failed, took too long, or printed more than it may.
+        BinaryError: it failed, took too long, or printed more than it may.
     """
     name = Path(command[0]).name
     with tempfile.TemporaryDirectory(prefix="validator-sass-") as private, tempfile.TemporaryFile() as out:
@@ -93,7 +93,7 @@ def run_tool(
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-                raise SassError(Problem(f"took longer than {timeout:.0f} s", name)) from None
+                raise BinaryError(Problem(f"took longer than {timeout:.0f} s", name)) from None
             except BaseException:
                 process.kill()
                 process.wait()
@@ -104,7 +104,7 @@ def run_tool(
         text = out.read(output_limit)
     if status and check:
         reason = said.decode("utf-8", "backslashreplace").strip() or f"exit status {status}"
-        raise SassError(Problem(f"failed: {reason[:2000]}", name))
+        raise BinaryError(Problem(f"failed: {reason[:2000]}", name))
     return text or (b"" if check else said)
 
 

@@ -1,7 +1,7 @@
 """Cubins: a bounds-checked reader of the parts of an ELF64 file that an audit needs.
 
 Sources: the System V ABI (ELF64 layout); NVIDIA's `.nv.info` records as `nvdisasm` names them (EIATTR_*). Every offset
-and count in the file is checked against the file's size before it is used; a lie is a `SassError`.
+and count in the file is checked against the file's size before it is used; a lie is a `BinaryError`.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+from validator.binary.errors import BinaryError
+from validator.binary.parameter import Parameter
 from validator.errors import Problem
-from validator.ordering.program import Parameter
-from validator.ordering.sass.errors import SassError
 
 __all__ = ["Cubin", "Kernel", "Relocation", "Section", "Symbol", "is_cubin"]
 
@@ -108,7 +108,7 @@ def is_cubin(data: bytes | memoryview) -> bool:
 class Cubin:
     """An opened cubin.
 
-    Raises SassError when a header, table or record points outside the file.
+    Raises BinaryError when a header, table or record points outside the file.
     """
 
     def __init__(self, data: bytes | memoryview, name: str, arch: str | None = None) -> None:
@@ -126,8 +126,8 @@ class Cubin:
         self.relocatable = head[1] == 1
         """Not linked: calls and addresses may still be relocations."""
 
-    def _broken(self, what: str) -> SassError:
-        return SassError(Problem(what, self.name, "the file is damaged or no cubin: build it again"))
+    def _broken(self, what: str) -> BinaryError:
+        return BinaryError(Problem(what, self.name, "the file is damaged or no cubin: build it again"))
 
     def _slice(self, offset: int, size: int, what: str) -> memoryview:
         if offset < 0 or size < 0 or offset + size > len(self._data):

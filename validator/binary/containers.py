@@ -18,13 +18,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from validator.binary.elf import is_cubin
+from validator.binary.errors import BinaryError
+from validator.binary.tools import INSTALL_HINT, Tools, run_tool
 from validator.errors import Problem
-from validator.ordering.result import Skipped
-from validator.ordering.sass.elf import is_cubin
-from validator.ordering.sass.errors import SassError
-from validator.ordering.sass.tools import INSTALL_HINT, Tools, run_tool
 
-__all__ = ["Found", "Limits", "find_binaries"]
+__all__ = ["Found", "Limits", "Skipped", "find_binaries"]
 
 _FATBIN = b"\x50\xed\x55\xba"
 _SUFFIXES = (".cubin", ".fatbin", ".so", ".o", ".whl", ".zip", ".a", ".pyd", ".ptx")
@@ -60,13 +59,22 @@ class Found:
     """As the container says; None when it does not."""
 
 
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """An input that could not be read, and why. It makes what rests on it unproven."""
+
+    artifact: str
+    reason: str
+    fix: str = ""
+
+
 def find_binaries(
     source: bytes | Path, name: str, tools: Tools, limits: Limits | None = None
 ) -> Iterator[Found | Skipped]:
     """Device code in `source`, in a stable order; what cannot be opened comes back as `Skipped`.
 
     Raises:
-        SassError: the outermost file is damaged or breaks a limit.
+        BinaryError: the outermost file is damaged or breaks a limit.
     """
     bounds = limits or Limits()
     if isinstance(source, bytes):
@@ -89,7 +97,7 @@ def _guarded(path: Path, name: str, tools: Tools, limits: Limits, depth: int) ->
     """Like `_file`, with errors as values: one bad member must not hide the others."""
     try:
         yield from _file(path, name, tools, limits, depth)
-    except SassError as error:
+    except BinaryError as error:
         yield Skipped(name, str(error))
 
 
@@ -99,20 +107,20 @@ def _file(path: Path, name: str, tools: Tools, limits: Limits, depth: int) -> It
         with path.open("rb") as file:
             head = file.read(64)
     except OSError as error:
-        raise SassError(Problem(f"cannot be read: {error.strerror or error}", name)) from None
+        raise BinaryError(Problem(f"cannot be read: {error.strerror or error}", name)) from None
     if not head:
-        raise SassError(Problem("is empty", name, "build it again"))
+        raise BinaryError(Problem("is empty", name, "build it again"))
     if is_cubin(head) or name.endswith(".ptx"):
         most = limits.member_bytes if is_cubin(head) else limits.ptx_bytes
         if size > most:
-            raise SassError(Problem(f"{size} bytes are more than the {most} allowed", name))
+            raise BinaryError(Problem(f"{size} bytes are more than the {most} allowed", name))
         yield Found(name, path.read_bytes(), "cubin" if is_cubin(head) else "ptx", None)
     elif head[:4] in (b"PK\x03\x04", b"PK\x05\x06"):
         yield from _archive(path, name, tools, limits, depth)
     elif head[:4] == _FATBIN or ((head[:4] == b"\x7fELF" or head[:8] == b"!<arch>\n") and _has_device_code(path)):
         yield from _fat(path, name, tools, limits)
     elif head[:4] != b"\x7fELF" and head[:8] != b"!<arch>\n":
-        raise SassError(Problem("is neither an ELF file, a fat binary nor a zip archive", name))
+        raise BinaryError(Problem("is neither an ELF file, a fat binary nor a zip archive", name))
 
 
 def _has_device_code(path: Path) -> bool:
@@ -148,11 +156,11 @@ def _unpack(
     if not names:
         if kind == "cubin" and b"No ELF file found" not in listing:
             said = listing.decode("utf-8", "backslashreplace").strip()[:300]
-            raise SassError(Problem(f"cuobjdump finds no device code in it: {said}", name))
+            raise BinaryError(Problem(f"cuobjdump finds no device code in it: {said}", name))
         return
     bad = next((n for n in names if not _SAFE.match(n)), None)
     if bad is not None or len(names) > limits.members:
-        raise SassError(Problem(f"holds a cubin named {bad!r}" if bad else f"holds {len(names)} cubins", name))
+        raise BinaryError(Problem(f"holds a cubin named {bad!r}" if bad else f"holds {len(names)} cubins", name))
     run_tool(
         [str(cuobjdump), flags[1], "all", str(link)],
         timeout=limits.tool_seconds,
@@ -178,20 +186,20 @@ _DAMAGED = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, RuntimeErr
 
 def _archive(path: Path, name: str, tools: Tools, limits: Limits, depth: int) -> Iterator[Found | Skipped]:
     if depth >= limits.depth:
-        raise SassError(Problem(f"is an archive {depth} archives deep", name))
+        raise BinaryError(Problem(f"is an archive {depth} archives deep", name))
     try:
         with zipfile.ZipFile(path) as archive:
             members = archive.infolist()
             if len(members) > limits.members:
-                raise SassError(Problem(f"holds {len(members)} members, more than {limits.members}", name))
+                raise BinaryError(Problem(f"holds {len(members)} members, more than {limits.members}", name))
             wanted = sorted((m for m in members if _interesting(m)), key=lambda m: m.filename)
             total = sum(m.file_size for m in wanted)
             if total > limits.total_bytes:
-                raise SassError(Problem(f"unpacks to {total} bytes, more than {limits.total_bytes}", name))
+                raise BinaryError(Problem(f"unpacks to {total} bytes, more than {limits.total_bytes}", name))
             for member in wanted:
                 yield from _member(archive, member, name, tools, limits, depth)
     except (*_DAMAGED, OSError, ValueError) as error:
-        raise SassError(Problem(f"is a damaged archive: {error}", name, "build it again")) from None
+        raise BinaryError(Problem(f"is a damaged archive: {error}", name, "build it again")) from None
 
 
 def _interesting(member: zipfile.ZipInfo) -> bool:
