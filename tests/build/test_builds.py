@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import sys
 from contextlib import ExitStack
@@ -11,6 +12,7 @@ import pytest
 
 from tests.scale.demo import ARCHITECTURES
 from tests.scale.demo import build as demo_repository
+from tests.scale.tasks import cell
 from validator.build import cells
 from validator.build import compile as module
 from validator.build.cells import Result, cell_of, read_result, run_build
@@ -19,6 +21,7 @@ from validator.build.toolchains import Toolchain, find_toolchains, with_interpre
 from validator.manifest.model import Build
 from validator.pipeline import Options, check
 from validator.pipeline.stages import STAGES
+from validator.scale.budget import Budget
 from validator.scale.cell import InPlace, State, perform
 from validator.scale.engine import Engine
 from validator.scale.local import Local
@@ -174,6 +177,27 @@ def test_the_sandbox_of_a_compiler(tmp_path):
     assert slow.code is None
 
 
+def test_a_build_that_is_ended_leaves_no_program_behind(tmp_path):
+    work = [cell(1, "compile_forever", str(tmp_path).encode(), seconds=60.0)]
+    with Local(jobs=1, gpus=()) as local:
+        (outcome,) = Engine(local, budget=Budget(2.5)).run(work, 1)
+    assert outcome.why.endswith("spent while it ran")
+    pids = (tmp_path / "pids").read_text().split()
+    assert len(pids) == 2
+    assert not [pid for pid in pids if Path(f"/proc/{pid}/cwd").exists()]
+
+
+def test_what_a_killed_build_left_is_taken_away_and_nothing_that_runs(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "_SETTLED", 0.0)
+    for name in ("left", "runs"):
+        (tmp_path / f"validator-build-{name}").mkdir()
+        (tmp_path / f"validator-build-{name}/.lock").touch()
+    with (tmp_path / "validator-build-runs/.lock").open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        module._sweep(tmp_path)
+    assert [p.name for p in tmp_path.iterdir()] == ["validator-build-runs"]
+
+
 # -- in a check --------------------------------------------------------------------------------------------------------
 
 
@@ -207,7 +231,7 @@ def test_a_source_that_is_not_what_ships_is_refuted(tmp_path):
 def test_what_ships_compiled_and_is_not_built_is_no_proof_of_anything_but_is_audited(tmp_path):
     result, found = obligations(demo_repository(tmp_path / "r", compiled=False))
     assert len(found) == 4
-    assert all(o.status is Status.NOT_APPLICABLE for o in found.values())  # this policy does not ask for builds
+    assert all(o.status is Status.NOT_ASKED for o in found.values())  # this policy does not ask for builds
     assert all("nobody knows what it was made from" in o.reason for o in found.values())
     ordering = next(o for o in result.obligations if o.id == "ordering/kda_decode")
     assert ordering.status in (Status.PROVEN, Status.UNPROVEN)

@@ -87,3 +87,12 @@ def count(payload: bytes, content: Content) -> bytes:
     with open(path, "a") as out:
         out.write("x")
     return b"done"
+
+
+def compile_forever(payload: bytes, content: Content) -> bytes:
+    """A compiler that starts another program and never ends; their process ids are left in that folder."""
+    from validator.build.confined import run_confined
+
+    folder = Path(payload.decode())
+    run_confined(["/bin/sh", "-c", "sleep 600 & echo $! $$ > pids; wait"], folder, [], 600, {})
+    return b""

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import re
 import shutil
 import sys
 import tempfile
+import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,6 +23,9 @@ from validator.manifest.model import Build
 __all__ = ["Attempt", "build_once"]
 
 _TEMPORARY = Path("/tmp")
+_PREFIX, _LOCK = "validator-build-", ".lock"
+_SETTLED = 60.0
+"""Seconds between the making of a folder and the latest moment at which it is locked."""
 _SECONDS = 300.0
 """For one program."""
 _LARGEST = 256 << 20
@@ -46,11 +53,28 @@ def build_once(build: Build, arch: str, toolchain: Toolchain, tree: Path) -> Att
     """
     # Always as long as any other: machine code holds the path of its source, and is not moved when that is blotted out.
     place = _TEMPORARY if _TEMPORARY.is_dir() else Path(tempfile.gettempdir())
-    folder = Path(tempfile.mkdtemp(prefix="validator-build-", dir=place))
+    _sweep(place)
+    folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=place))
+    held = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
+        fcntl.flock(held, fcntl.LOCK_EX)
         return _built(build, arch, toolchain, tree, folder)
     finally:
+        os.close(held)
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _sweep(place: Path) -> None:
+    """Take away what builds left whose process was killed: nobody holds their lock."""
+    for lock in place.glob(f"{_PREFIX}*/{_LOCK}"):
+        with suppress(OSError):
+            held = os.open(lock, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if os.fstat(held).st_uid == os.geteuid() and time.time() - os.fstat(held).st_mtime > _SETTLED:
+                    shutil.rmtree(lock.parent, ignore_errors=True)
+            finally:
+                os.close(held)
 
 
 def _built(build: Build, arch: str, toolchain: Toolchain, tree: Path, folder: Path) -> Attempt:

@@ -16,7 +16,7 @@ from validator.build.compare import compare, made_by
 from validator.build.toolchains import Toolchain, find_toolchains
 from validator.change.model import ChangeError, Tree
 from validator.manifest.model import Build
-from validator.run.sandbox import write_tree
+from validator.run.tree import write_tree
 from validator.scale.cell import Cell, Outcome, State
 from validator.stage import StageContext
 from validator.verdict.model import Evidence, Obligation, StageResult, Status, Strength

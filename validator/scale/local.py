@@ -28,6 +28,8 @@ __all__ = ["Local", "gpus_here", "serve"]
 
 _WORTH = 1.0
 """Seconds of work from which another process pays: it takes about a third of one to start."""
+_PARTING = 2.0
+"""Seconds that a worker has to end what it runs."""
 _PR_SET_PDEATHSIG = 1
 
 
@@ -114,13 +116,10 @@ class Local:
     def give_up(self, batches: Sequence[Batch]) -> None:
         gone = set(map(id, batches))
         self._queued = deque(batch for batch in self._queued if id(batch) not in gone)
-        for worker in self._workers:
-            if worker.batch is not None and id(worker.batch) in gone:
-                self._end(worker)
+        self._end(*(worker for worker in self._workers if worker.batch is not None and id(worker.batch) in gone))
 
     def close(self) -> None:
-        for worker in self._workers:
-            self._end(worker)
+        self._end(*self._workers)
         self._queued.clear()
         if self._folder is not None:
             self._folder.cleanup()
@@ -192,12 +191,19 @@ class Local:
             return worker.process.wait(5)
         return None
 
-    def _end(self, worker: _Worker) -> None:
-        if worker.process is not None:
-            worker.process.kill()
-            worker.process.wait()
+    def _end(self, *workers: _Worker) -> None:
+        """Those with work in hand may first end what they started, and take away what it wrote."""
+        up = [(worker, worker.process) for worker in workers if worker.process is not None]
+        for worker, process in up:
+            process.kill() if worker.batch is None else process.terminate()
+        until = time.monotonic() + _PARTING
+        for worker, process in up:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(max(0.0, until - time.monotonic()))
+            process.kill()
+            process.wait()
             worker.channel.close()
-        worker.process = worker.channel = worker.batch = None
+            worker.process = worker.channel = worker.batch = None
 
 
 def _ended(code: int | None) -> str:
@@ -218,6 +224,7 @@ serve(int(number), folder, int(parent))
 def serve(number: int, folder: str, parent: int) -> None:
     """A worker: takes batches from that descriptor until there are no more."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:  # gone before that took effect
