@@ -7,6 +7,7 @@ import resource
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,10 @@ from validator.differential.results import KernelResult
 from validator.differential.settle import Demands, settle
 from validator.manifest.contract import KernelContract
 from validator.pipeline import Options, check
+from validator.run.adapters import ADAPTERS
 from validator.run.channel import Call
-from validator.run.sandbox import Limits, Outcome, Reply, Worker
+from validator.run.quarters import Quarters
+from validator.run.sandbox import Limits, Outcome, Reply, RunError, Worker
 from validator.verdict.model import Status
 
 ATTACKS = '''
@@ -125,9 +128,8 @@ def attack(tree: Path, name: str) -> tuple[Reply, Path]:
         assert worker.start().outcome is Outcome.OK
         if worker.enforced["system-calls"] != "yes" or worker.enforced["disk"] != "yes":
             pytest.skip(f"not confined here: {worker.enforced}")
-        private = worker._private
-        assert private is not None
-        return worker.call(Call((), ())), private
+        assert worker._process is not None
+        return worker.call(Call((), ())), worker._process.quarters.folder
 
 
 @pytest.mark.parametrize(
@@ -170,19 +172,25 @@ def test_what_is_left_in_the_private_folder_goes_with_the_worker(tree: Path, nam
     assert Path("/etc").exists()
 
 
-def test_a_folder_that_is_nested_too_deeply_goes_too(tmp_path: Path) -> None:
+def test_a_folder_that_is_nested_too_deeply_goes_too() -> None:
     """Where a worker has no file system of its own."""
-    with Worker("attacks:leave_a_link", tmp_path) as worker:
-        worker._private = private = tmp_path / "private"
-        private.mkdir()
-        here = os.open(private, os.O_RDONLY)
-        for _ in range(3000):
-            os.mkdir("d", dir_fd=here)
-            inner = os.open("d", os.O_RDONLY, dir_fd=here)
-            os.close(here)
-            here = inner
+    quarters = Quarters.made(ADAPTERS["numpy"])
+    here = os.open(quarters.home, os.O_RDONLY)
+    for _ in range(3000):
+        os.mkdir("d", dir_fd=here)
+        inner = os.open("d", os.O_RDONLY, dir_fd=here)
         os.close(here)
-    assert not private.exists()
+        here = inner
+    os.close(here)
+    quarters.remove()
+    assert not quarters.folder.exists()
+
+
+def test_what_cannot_be_furnished_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with pytest.raises(RunError, match="no_such_package is not installed"):
+        Quarters.made(replace(ADAPTERS["numpy"], libraries=("numpy", "no_such_package")))
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_callable_cannot_excuse_itself(tree: Path) -> None:

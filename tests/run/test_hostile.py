@@ -13,7 +13,8 @@ import pytest
 
 from validator.run.channel import HEADER, Array, Call, Kind, ProtocolError, Result, pack_frame, unpack_header
 from validator.run.pool import Pool, PoolFull
-from validator.run.sandbox import Limits, Outcome, RunError, Worker, write_tree
+from validator.run.sandbox import Limits, Outcome, RunError, Worker
+from validator.run.tree import write_tree
 
 SOURCE = """
 import os, signal, socket, stat, sys, time

@@ -69,7 +69,7 @@ class Killer(threading.Thread):
         spared = 0
         while self.killed < 5 and not self.ended.wait(self.moments.uniform(0.02, 0.5)):
             process = self.runner.candidate._process
-            if process is not None and process.returncode is None and self.runner.calls >= spared:
+            if process is not None and process.alive and self.runner.calls >= spared:
                 spared = self.runner.calls + 2
                 os.kill(process.pid, signal.SIGKILL)
                 self.killed += 1

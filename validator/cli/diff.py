@@ -184,7 +184,7 @@ def _trees(tree: str, base: str | None) -> Iterator[Trees]:
         yield Trees(head, Path(base).absolute() if base else head)
         return
     from validator.change.git import Repository
-    from validator.run.sandbox import write_tree
+    from validator.run.tree import write_tree
 
     with tempfile.TemporaryDirectory() as folder:
         repository = Repository(head)

@@ -23,7 +23,7 @@ from validator.differential.stage import told, unsettled
 from validator.differential.tolerances import granted
 from validator.errors import ValidatorError
 from validator.manifest.contract import KernelContract
-from validator.run.sandbox import TreeReader, write_tree
+from validator.run.tree import TreeReader, write_tree
 from validator.scale.cell import Outcome
 from validator.stage import StageContext
 from validator.verdict.model import Finding, StageResult

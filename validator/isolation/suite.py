@@ -13,7 +13,8 @@ from pathlib import Path
 from validator.change.model import Tree, read_many
 from validator.run.adapters import Adapter
 from validator.run.channel import Call
-from validator.run.sandbox import Limits, Outcome, Worker, write_tree
+from validator.run.sandbox import Limits, Outcome, Worker
+from validator.run.tree import write_tree
 
 __all__ = ["Suite", "Tests"]
 

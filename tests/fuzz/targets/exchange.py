@@ -7,9 +7,10 @@ import socket
 from collections.abc import Iterator
 
 from validator.run.channel import Array, Kind, ProtocolError, Result, pack_frame
-from validator.run.sandbox import Outcome, Reply, _Exchange, _result
+from validator.run.exchange import Exchange, unpacked
+from validator.run.outcome import Outcome, Reply
 
-MODULES = ("validator.run.sandbox", "validator.run.channel")
+MODULES = ("validator.run.exchange", "validator.run.channel")
 _NONCES = (7, 8)
 _ROOM = memoryview(bytes(64))
 
@@ -28,7 +29,7 @@ def one(data: bytes) -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
         ours.setblocking(False)
-        exchange = _Exchange(ours, [b"asked"], Kind.RESULT, _NONCES, 1 << 16)
+        exchange = Exchange(ours, [b"asked"], Kind.RESULT, _NONCES, 1 << 16)
         rest, done = data[1 : 1 + (1 << 14)], False
         try:
             while not done and rest:
@@ -43,7 +44,7 @@ def one(data: bytes) -> None:
         assert done
         assert len(exchange.replies) == len(_NONCES)
         for reply in exchange.replies:
-            judged = _result(reply, _ROOM)
+            judged = unpacked(reply, _ROOM)
             assert isinstance(judged, Reply)
             assert (judged.result is not None) == (judged.outcome is Outcome.OK)
             assert judged.outcome in (Outcome.OK, Outcome.ERROR, Outcome.MEMORY, Outcome.PROTOCOL)
