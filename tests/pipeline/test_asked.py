@@ -29,7 +29,7 @@ def test_what_no_stage_settled_is_unproven() -> None:
 def test_undecided_and_not_asked_for_is_set_aside_and_said(policy: dict[str, object]) -> None:
     found = asked(policy, Obligation("differential/k", "s", Status.UNPROVEN, "nothing ran"))
     status, reason = found["differential/k"]
-    assert status is Status.NOT_APPLICABLE
+    assert status is Status.NOT_ASKED
     assert "nothing ran" in reason
 
 

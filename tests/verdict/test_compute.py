@@ -46,7 +46,7 @@ def test_verdict_follows_from_the_obligations(statuses: list[Status]) -> None:
         assert verdict is Verdict.PASS
 
 
-@pytest.mark.parametrize("status", [Status.NOT_APPLICABLE, Status.WAIVED])
+@pytest.mark.parametrize("status", [Status.NOT_APPLICABLE, Status.NOT_ASKED, Status.WAIVED])
 def test_not_applicable_and_waived_need_a_reason(status: Status) -> None:
     assert settle(obligation(status, " ")) is Status.UNPROVEN
     assert compute([obligation(status, "")]) is Verdict.UNPROVEN

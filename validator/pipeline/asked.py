@@ -57,4 +57,4 @@ def _not_asked(obligation: Obligation) -> Obligation:
     if obligation.status is not Status.UNPROVEN:
         return obligation
     reason = f"the policy does not ask for it; it stands unproven: {obligation.reason}"
-    return replace(obligation, status=Status.NOT_APPLICABLE, reason=reason)
+    return replace(obligation, status=Status.NOT_ASKED, reason=reason)

@@ -47,7 +47,7 @@ _PARAMETERS = re.compile(r"\((?!anonymous namespace\))")
 COUNTED = 3
 """Kernels of which nothing but the launch is open that are still shown one by one."""
 
-ORDER = (Status.REFUTED, Status.UNPROVEN, Status.PROVEN, Status.WAIVED, Status.NOT_APPLICABLE)
+ORDER = (Status.REFUTED, Status.UNPROVEN, Status.PROVEN, Status.WAIVED, Status.NOT_APPLICABLE, Status.NOT_ASKED)
 """Outcomes in the order in which a reader needs them."""
 
 

@@ -26,7 +26,7 @@ __all__ = [
 
 _closed = with_config(ConfigDict(extra="forbid"))
 
-StatusName = Literal["proven", "refuted", "unproven", "waived", "not-applicable"]
+StatusName = Literal["proven", "refuted", "unproven", "waived", "not-applicable", "not-asked"]
 StrengthName = Literal[
     "proof-on-machine-code",
     "proof-on-ptx",

@@ -45,6 +45,7 @@ SIGNS = {
     Status.UNPROVEN: "? unproven",
     Status.WAIVED: "~ waived",
     Status.NOT_APPLICABLE: "– not applicable",
+    Status.NOT_ASKED: "? unproven, not asked for",
 }
 VERDICTS = {Verdict.PASS: "✓ pass", Verdict.FAIL: "✕ fail", Verdict.UNPROVEN: "? unproven"}
 
@@ -191,19 +192,18 @@ def _groups(result: CheckResult) -> list[_Group]:
     return [_Group(g[0], len(g), tuple(tuple(same) for same in words.across_files(g))) for g in found]
 
 
-_WORST = (Status.REFUTED, Status.UNPROVEN, Status.WAIVED, Status.PROVEN, Status.NOT_APPLICABLE)
-
-
 def _kernels(result: CheckResult) -> list[_KernelView]:
     """In the manifest's order; the first to be looked at get their charts, which the others' captions say in words."""
     kernels = kernels_at_a_glance(result)
-    charted = {k.match for k in sorted(kernels, key=lambda k: _WORST.index(k.status))[:_CHARTED]}
+    charted = {k.match for k in sorted(kernels, key=lambda k: standing.RANKS.index(k.status))[:_CHARTED]}
     batch = {c.match: c.batch for c in (result.manifest.kernels if result.manifest else ())}
     return [_kernel(k, batch.get(k.match), k.match in charted) for k in kernels]
 
 
 def _kernel(kernel: Kernel, batch: str | None, charted: bool) -> _KernelView:
-    audits = sorted((e for e in kernel.audits if e.kind == details.ORDERING), key=lambda e: _WORST.index(e.status))
+    audits = sorted(
+        (e for e in kernel.audits if e.kind == details.ORDERING), key=lambda e: standing.RANKS.index(e.status)
+    )
     runs = [(e, details.cases(e), details.coverage(e)) for e in kernel.audits if e.kind == details.DIFFERENTIAL]
     charts = [picture for e, cases, _ in runs if charted for picture in _charts(e, cases, batch) if picture]
     known = (details.ORDERING, details.DIFFERENTIAL)

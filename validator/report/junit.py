@@ -53,6 +53,7 @@ _OUTCOMES = {
     Status.UNPROVEN: "error",
     Status.WAIVED: "skipped",
     Status.NOT_APPLICABLE: "skipped",
+    Status.NOT_ASKED: "skipped",
 }
 
 

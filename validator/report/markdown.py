@@ -39,6 +39,7 @@ SIGNS = {
     Status.UNPROVEN: "⚠️ unproven",
     Status.WAIVED: "🟣 waived",
     Status.NOT_APPLICABLE: "➖ not applicable",
+    Status.NOT_ASKED: "❔ unproven, not asked for",
 }
 VERDICTS = {Verdict.PASS: "✅ pass", Verdict.FAIL: "❌ fail", Verdict.UNPROVEN: "⚠️ unproven"}
 

@@ -7,11 +7,20 @@ from collections.abc import Iterable
 from validator.verdict.model import Obligation, Status
 from validator.verdict.result import CheckResult
 
-__all__ = ["by_subject", "remark", "said", "stands"]
+__all__ = ["RANKS", "by_subject", "remark", "said", "stands"]
 
 _SUBJECTS = ("ordering", "differential", "neighbour", "build", "isolation", "gate", "scope")
 """Families in the order in which a reviewer asks: the kernels, who is reached by them, who judged."""
 _LEFT_TO_GATES = "isolation/paths"
+RANKS = (
+    Status.REFUTED,
+    Status.UNPROVEN,
+    Status.WAIVED,
+    Status.PROVEN,
+    Status.NOT_ASKED,
+    Status.NOT_APPLICABLE,
+)
+"""In the order in which a reader wants them."""
 _DECIDED = (Status.REFUTED, Status.UNPROVEN, Status.WAIVED)
 
 
@@ -46,12 +55,12 @@ def remark(result: CheckResult, obligation: Obligation) -> str:
 
 
 def by_subject(obligations: Iterable[Obligation]) -> list[Obligation]:
-    """Refuted, then open, then settled, then what does not apply; kernels before sources in each."""
+    """Refuted, then open, then settled, then the rest; kernels before sources in each."""
     return sorted(obligations, key=lambda o: (_weight(o.status), _subject(o.id), o.id))
 
 
 def _weight(status: Status) -> int:
-    return (Status.REFUTED, Status.UNPROVEN, Status.WAIVED, Status.PROVEN, Status.NOT_APPLICABLE).index(status)
+    return RANKS.index(status)
 
 
 def _subject(name: str) -> int:

@@ -33,6 +33,7 @@ STYLES = {
     Status.UNPROVEN: "bold yellow",
     Status.WAIVED: "magenta",
     Status.NOT_APPLICABLE: "dim",
+    Status.NOT_ASKED: "dim",
 }
 VERDICTS = {Verdict.PASS: "bold green", Verdict.FAIL: "bold red", Verdict.UNPROVEN: "bold yellow"}
 _SEVERITIES = {

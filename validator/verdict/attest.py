@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["PAYLOAD_TYPE", "check_keyless", "check_statement", "sign_bundle", "sign_bundle_keyless", "statement"]
 
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
+_WARNED = ("waived", "not-applicable", "not-asked")
 _RESULTS = {"pass": "PASSED", "fail": "FAILED", "unproven": "FAILED"}
 """`unproven` is not `WARNED`: no evidence is never a pass."""
 
@@ -61,7 +62,7 @@ def statement(manifest: bytes, result: Mapping[str, Any]) -> dict[str, Any]:
                 {"name": "policy", "digest": {"sha256": policy["digest"].rpartition(":")[2]}},
             ],
             "passedTests": sorted(by_status.get("proven", [])),
-            "warnedTests": sorted(by_status.get("waived", []) + by_status.get("not-applicable", [])),
+            "warnedTests": sorted(name for status in _WARNED for name in by_status.get(status, [])),
             "failedTests": sorted(by_status.get("refuted", []) + by_status.get("unproven", [])),
         },
     }

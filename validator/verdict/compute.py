@@ -11,22 +11,24 @@ from validator.verdict.model import Evidence, Finding, Obligation, Severity, Sta
 __all__ = ["apply_waivers", "compute", "settle", "verdict_reason"]
 
 _SETTLED = (Status.PROVEN, Status.WAIVED)
+_ASIDE = (Status.NOT_APPLICABLE, Status.NOT_ASKED)
 _NAMED = 3
 """Obligations that the verdict's sentence names."""
 
 
 def settle(obligation: Obligation) -> Status:
-    """The status that counts: `not-applicable` and `waived` without a reason settle nothing."""
-    needs_reason = obligation.status in (Status.NOT_APPLICABLE, Status.WAIVED)
+    """The status that counts: `not-applicable`, `not-asked` and `waived` without a reason settle nothing."""
+    needs_reason = obligation.status in (*_ASIDE, Status.WAIVED)
     return Status.UNPROVEN if needs_reason and not obligation.reason.strip() else obligation.status
 
 
 def compute(obligations: Sequence[Obligation]) -> Verdict:
-    """`pass` only when there are obligations and each is proven, or waived or not applicable with its reason."""
+    """`pass` only when there are obligations and each is proven, or waived, not applicable or not asked for with its
+    reason."""
     statuses = [settle(o) for o in obligations]
     if Status.REFUTED in statuses:
         return Verdict.FAIL
-    settled = all(s in (*_SETTLED, Status.NOT_APPLICABLE) for s in statuses)
+    settled = all(s in (*_SETTLED, *_ASIDE) for s in statuses)
     return Verdict.PASS if settled and statuses else Verdict.UNPROVEN
 
 

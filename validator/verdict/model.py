@@ -34,6 +34,8 @@ class Status(StrEnum):
     UNPROVEN = "unproven"
     WAIVED = "waived"
     NOT_APPLICABLE = "not-applicable"
+    NOT_ASKED = "not-asked"
+    """Unproven, and the policy does not ask for it: it counts neither way."""
 
 
 class Verdict(StrEnum):
@@ -70,7 +72,7 @@ class Strength(StrEnum):
     DECLARED = "declared-only"
 
 
-_ORDER = (Status.NOT_APPLICABLE, Status.PROVEN, Status.WAIVED, Status.UNPROVEN, Status.REFUTED)
+_ORDER = (Status.NOT_APPLICABLE, Status.NOT_ASKED, Status.PROVEN, Status.WAIVED, Status.UNPROVEN, Status.REFUTED)
 
 
 def worst(statuses: list[Status] | tuple[Status, ...]) -> Status:
