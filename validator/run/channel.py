@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 
 __all__ = [
     "DTYPE_NAMES",
+    "GIVEN",
     "HEADER",
     "MAX_AXES",
     "Array",
@@ -34,6 +35,8 @@ MAGIC = b"VRC1"
 HEADER = struct.Struct("<4sHHQQ")
 """magic, frame type, flags, nonce (chosen by the gate, echoed by the worker), payload bytes."""
 MAX_AXES = 8
+GIVEN = 1 << 30
+"""Bit of a slot whose memory the worker cannot write."""
 SMALL = 1 << 16
 """Bytes up to which copying a part is cheaper than writing it by itself."""
 Buffer: TypeAlias = bytes | bytearray | memoryview

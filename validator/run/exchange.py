@@ -62,13 +62,23 @@ class Exchange:
         """Events that bring it forward."""
         return selectors.EVENT_READ | (selectors.EVENT_WRITE if self._out else 0)
 
-    def step(self, events: int) -> bool:
-        """Move bytes; True once every reply is here. Raises `ProtocolError`, `EOFError`, `OSError`."""
-        if events & selectors.EVENT_WRITE and self._out:
+    @property
+    def due(self) -> int:
+        """Replies in all."""
+        return len(self._nonces)
+
+    def send(self) -> None:
+        """As much as goes at once. Raises `OSError`."""
+        if self._out:
             sent = self._socket.send(self._out[0])
             self._out[0] = self._out[0][sent:]
             if not self._out[0]:
                 self._out.pop(0)
+
+    def step(self, events: int) -> bool:
+        """Move bytes; True once every reply is here. Raises `ProtocolError`, `EOFError`, `OSError`."""
+        if events & selectors.EVENT_WRITE:
+            self.send()
         if events & selectors.EVENT_READ:
             self._read()
         return len(self.replies) == len(self._nonces)

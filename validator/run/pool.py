@@ -3,6 +3,9 @@
 One anonymous file of fixed size, sealed so that nobody can shrink it under the other's hands. It fills as it is
 touched. The gate alone decides what lies where; the worker maps each region between two pages that nobody may touch.
 What a worker can reach of it is what it was sent, and what it writes there is only ever bytes.
+
+A pool that is `given` is the gate's to write alone: the system refuses the worker every writable mapping of it. One
+that is `spilled` is an unlinked file on disk: it needs no memory that the system cannot take back.
 """
 
 from __future__ import annotations
@@ -11,12 +14,15 @@ import contextlib
 import fcntl
 import mmap
 import os
+import tempfile
 
 from validator.errors import Problem, ValidatorError
 
 __all__ = ["Pool", "PoolFull"]
 
+_ADD_SEALS = 1033  # F_ADD_SEALS
 _SEALS = 0x0002 | 0x0004 | 0x0001  # F_SEAL_SHRINK, F_SEAL_GROW, F_SEAL_SEAL
+_NO_WRITERS = 0x0010  # F_SEAL_FUTURE_WRITE, of Linux 5.1
 _ALIGNED = 256
 """Bytes that every region is aligned to."""
 _WORTH_GIVING_BACK = 1 << 20
@@ -30,13 +36,19 @@ class PoolFull(ValidatorError):
 class Pool:
     """Regions by slot. A slot keeps its place as long as its length stays the same."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, *, given: bool = False, spilled: bool = False) -> None:
         """`size`: bytes that all regions together may take; a multiple of a page."""
         self.size = size
-        self.descriptor = os.memfd_create("buffers", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-        os.ftruncate(self.descriptor, size)
-        fcntl.fcntl(self.descriptor, 1033, _SEALS)  # F_ADD_SEALS
+        self.descriptor = _on_disk(size) if spilled else -1
+        sealed = self.descriptor < 0
+        if sealed:
+            self.descriptor = os.memfd_create("buffers", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+            os.ftruncate(self.descriptor, size)
         self._memory = mmap.mmap(self.descriptor, size)
+        self.protected = given and _sealed(self.descriptor, _NO_WRITERS)
+        """Nobody but the gate can write here."""
+        if sealed:
+            fcntl.fcntl(self.descriptor, _ADD_SEALS, _SEALS)
         self._view = memoryview(self._memory)
         self._slots: dict[int, tuple[int, int]] = {}
         self._borrowed: set[int] = set()
@@ -112,3 +124,22 @@ class Pool:
             else:
                 joined.append((at, size))
         self._free = joined
+
+
+def _sealed(descriptor: int, seal: int) -> bool:
+    """Whether this system knows the seal and has put it on."""
+    try:
+        fcntl.fcntl(descriptor, _ADD_SEALS, seal)
+    except OSError:
+        return False
+    return True
+
+
+def _on_disk(size: int) -> int:
+    """A file without a name that has room to fill up; -1 where there is no such room."""
+    with tempfile.TemporaryFile() as file:
+        status = os.fstatvfs(file.fileno())
+        if status.f_bavail * status.f_frsize < 2 * size:
+            return -1
+        os.ftruncate(file.fileno(), size)
+        return fcntl.fcntl(file.fileno(), fcntl.F_DUPFD_CLOEXEC, 0)

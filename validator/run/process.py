@@ -29,8 +29,8 @@ _BY_SIGNAL: dict[int, Outcome] = {signal.SIGSYS: Outcome.FORBIDDEN, signal.SIGXC
 class Process:
     """One life of a worker."""
 
-    def __init__(self, adapter: Adapter, tree: Path, limits: Limits, pool: int) -> None:
-        """`tree`: folder that the callable is loaded from; `pool`: descriptor of the memory it shares.
+    def __init__(self, adapter: Adapter, tree: Path, limits: Limits, pools: Sequence[int]) -> None:
+        """`tree`: folder that the callable is loaded from; `pools`: descriptors of the memory it shares.
 
         Raises `RunError` where the machine cannot set one up.
         """
@@ -40,14 +40,14 @@ class Process:
         self.quarters = Quarters.made(adapter)
         self._socket, theirs = socket.socketpair()
         folders = (self.quarters.libraries, tree, self.quarters.home)
-        words = [str(word) for word in (self.quarters.program, theirs.fileno(), pool, *folders)]
+        words = [str(word) for word in (self.quarters.program, theirs.fileno(), ",".join(map(str, pools)), *folders)]
         try:
             self._process = subprocess.Popen(
                 [sys.executable, "-I", "-S", "-B", *words, *_settings(adapter, limits)],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
-                pass_fds=(theirs.fileno(), pool),
+                pass_fds=(theirs.fileno(), *pools),
                 env=self.quarters.environment(),
                 cwd=self.quarters.home,
                 start_new_session=True,
@@ -84,9 +84,19 @@ class Process:
 
         Whatever ends the exchange early is the reply to everything that is still unanswered.
         """
+        return self.finish(self.begin(frames, expected, nonces), seconds)
+
+    def begin(self, frames: Sequence[Buffer], expected: Kind, nonces: Sequence[int]) -> Exchange:
+        """Send frames, as far as that goes without waiting; `finish` waits. Exchanges end in the order they began."""
         exchange = Exchange(self._socket, frames, expected, nonces, self._limits.returned)
+        with contextlib.suppress(OSError):  # whatever it is, the wait for the answer meets it too
+            exchange.send()
+        return exchange
+
+    def finish(self, exchange: Exchange, seconds: float) -> list[Reply]:
+        """The answers to what was begun."""
         ended = self._pump(exchange, time.monotonic() + seconds, seconds)
-        return exchange.replies + [ended] * (len(nonces) - len(exchange.replies))
+        return exchange.replies + [ended] * (exchange.due - len(exchange.replies))
 
     @property
     def _stdout(self) -> IO[bytes]:

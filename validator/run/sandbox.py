@@ -17,17 +17,28 @@ from types import TracebackType
 from typing import Self
 
 from validator.run.adapters import ADAPTERS, Adapter
-from validator.run.channel import Call, Kind, pack_frame
-from validator.run.exchange import Asked, unpacked
+from validator.run.channel import GIVEN, Call, Kind, pack_frame
+from validator.run.exchange import Asked, Exchange, unpacked
 from validator.run.limits import Limits
 from validator.run.outcome import Outcome, Reply, RunError
 from validator.run.pool import Pool
 from validator.run.process import Process
 
-__all__ = ["Limits", "Outcome", "Reply", "RunError", "Worker"]
+__all__ = ["Begun", "Limits", "Outcome", "Reply", "RunError", "Worker"]
 
 _TRIES = 2
 """Starts that may fail one after another for a reason other than the source (killed, out of time)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A call that a worker has, or why it has none."""
+
+    process: Process | None
+    """The life of the worker that has it."""
+    exchange: Exchange | None = None
+    room: memoryview | None = None
+    reply: Reply = Reply(Outcome.MISSING)
 
 
 @dataclass
@@ -47,6 +58,8 @@ class Worker:
     """How the callable is made out of the target."""
     options: Mapping[str, str] = field(default_factory=dict)
     """What the adapter is told besides."""
+    spilled: bool = False
+    """Its buffers lie on disk, where there is room."""
     enforced: dict[str, str] = field(default_factory=dict)
     """What confinement this machine gives ("yes", or "no: why"), known after the first start."""
     bound: tuple[str, ...] = ()
@@ -55,7 +68,7 @@ class Worker:
 
     def __post_init__(self) -> None:
         self._process: Process | None = None
-        self._pool: Pool | None = None
+        self._pools: tuple[Pool, Pool] | None = None
         self._broken: Reply | None = None
         self._failures = 0
 
@@ -64,8 +77,8 @@ class Worker:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
-        if self._pool is not None:
-            self._pool.close()
+        for pool in self._pools or ():
+            pool.close()
 
     def call(self, call: Call, nonce: int | None = None) -> Reply:
         """Run the callable once. `nonce`: for a later `recall`."""
@@ -75,9 +88,32 @@ class Worker:
         """Run the callable several times, all arguments known beforehand: one round trip."""
         return self._ask(Kind.CALL, [self._asked(call, secrets.randbits(63)) for call in calls])
 
+    def begin(self, call: Call, nonce: int) -> Begun:
+        """Hand over a call; the worker makes it as soon as it has answered the ones before. `finish` in that order."""
+        reply = self.start()
+        if reply.outcome is not Outcome.OK:
+            return Begun(None, reply=reply)
+        assert self._process is not None
+        asked = self._asked(call, nonce)
+        frames = pack_frame(Kind.CALL, nonce, asked.parts)
+        return Begun(self._process, self._process.begin(frames, Kind.RESULT, [nonce]), asked.room)
+
+    def finish(self, begun: Begun) -> Reply:
+        """Wait for the answer to a call. Ended with the one before it where that ended the worker."""
+        if begun.process is None or begun.exchange is None:
+            return begun.reply
+        if begun.process is not self._process:
+            return Reply(Outcome.MISSING, detail="the call before it ended the process")
+        return self._taken(begun.process.finish(begun.exchange, self.limits.wall), [begun.room])[0]
+
     def recall(self, nonce: int, room: memoryview | None = None) -> Reply:
         """What a kept call returned, as it is now; its buffers are in their places. `room`: as in that call."""
         return self._ask(Kind.RECALL, [Asked(secrets.randbits(63), [struct.pack("<Q", nonce)], room)])[0]
+
+    @property
+    def protects(self) -> bool:
+        """It cannot write to slots that bear the bit `GIVEN`; elsewhere they are like the others."""
+        return self._memory(GIVEN).protected
 
     def lend(self, slot: int, length: int, over: int | None = None) -> memoryview:
         """A buffer of the worker: what is written here it sees, what it writes is seen here. Raises `PoolFull`.
@@ -85,16 +121,16 @@ class Worker:
         The same address, there too, as long as the slot is asked for with the same length; its contents stay. `over`: a
         slot whose contents it replaces, at another address, where both are of one length.
         """
-        return self._memory().lend(slot, length, over)
+        return self._memory(slot).lend(slot, length, over)
 
     def arena(self, slot: int) -> tuple[int, int, int]:
         """The slot as a `Call` names it."""
-        return (slot, *self._memory().where(slot))
+        return (slot, *self._memory(slot).where(slot))
 
     def empty(self, slots: Iterable[int]) -> None:
         """What stands in these buffers is not needed any more."""
         for slot in slots:
-            self._memory().empty(slot)
+            self._memory(slot).empty(slot)
 
     def start(self) -> Reply:
         """Make sure that the callable is imported."""
@@ -119,13 +155,19 @@ class Worker:
             self._process.close()
         self._process = None
 
-    def _memory(self) -> Pool:
-        if self._pool is None:
-            self._pool = Pool(self.limits.memory // mmap.PAGESIZE * mmap.PAGESIZE)
-        return self._pool
+    def _memory(self, slot: int = 0) -> Pool:
+        """Where a slot lies."""
+        if self._pools is None:
+            size = self.limits.memory // mmap.PAGESIZE * mmap.PAGESIZE
+            self._pools = Pool(size, spilled=self.spilled), Pool(size, given=True)
+        return self._pools[bool(slot & GIVEN)]
+
+    def _descriptors(self) -> tuple[int, ...]:
+        """Of the memory that it can write, and of what it can only read."""
+        return tuple(self._memory(slot).descriptor for slot in (0, GIVEN))
 
     def _start(self) -> Reply:
-        self._process = process = Process(self.adapter, self.tree, self.limits, self._memory().descriptor)
+        self._process = process = Process(self.adapter, self.tree, self.limits, self._descriptors())
         self.starts += 1
         (ready,) = process.exchange([], Kind.READY, [0], self.limits.start)
         if ready.outcome is not Outcome.OK:
@@ -163,7 +205,11 @@ class Worker:
         frames = [part for a in asked for part in pack_frame(kind, a.nonce, a.parts)]
         assert self._process is not None
         replies = self._process.exchange(frames, Kind.RESULT, [a.nonce for a in asked], self.limits.wall * len(asked))
-        judged = [unpacked(reply, a.room) for reply, a in zip(replies, asked, strict=True)]
+        return self._taken(replies, [a.room for a in asked])
+
+    def _taken(self, replies: Sequence[Reply], rooms: Sequence[memoryview | None]) -> list[Reply]:
+        """The replies taken apart; a worker that is no longer to be believed is ended."""
+        judged = [unpacked(reply, room) for reply, room in zip(replies, rooms, strict=True)]
         if any(reply.outcome not in (Outcome.OK, Outcome.ERROR, Outcome.ABSENT) for reply in judged):
             self.close()
         return judged

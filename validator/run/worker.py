@@ -46,8 +46,8 @@ def _sibling(*name: str) -> ModuleType:
 class Arenas:
     """Buffers by slot. Each is mapped from the shared memory between two pages that nobody may touch."""
 
-    def __init__(self, descriptor: int) -> None:
-        self.descriptor = descriptor
+    def __init__(self, descriptor: int, given: int, given_bit: int) -> None:
+        self.descriptor, self.given, self.given_bit = descriptor, given, given_bit
         self.slots: dict[int, tuple[int, int, memoryview]] = {}
         libc = ctypes.CDLL(None, use_errno=True)
         self._map, self._mprotect = libc.mmap, libc.mprotect
@@ -59,17 +59,19 @@ class Arenas:
         """The slot's memory; at the same address as before when it is the same region."""
         known = self.slots.get(slot)
         if known is None or known[:2] != (offset, length):
-            self.slots[slot] = known = (offset, length, self._mapped(offset, length))
+            self.slots[slot] = known = (offset, length, self._mapped(offset, length, slot & self.given_bit))
         return known[2]
 
-    def _mapped(self, offset: int, length: int) -> memoryview:
+    def _mapped(self, offset: int, length: int, given: int) -> memoryview:
         page = mmap.PAGESIZE
         first = offset // page * page
         body = -(-max(offset + length - first, 1) // page) * page
         memory = mmap.mmap(-1, body + 2 * page)
         address = ctypes.addressof(ctypes.c_char.from_buffer(memory)) + page
-        fixed, shared, both = 0x10, mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE
-        if self._map(address, body, both, fixed | shared, self.descriptor, first) != address:
+        fixed, shared = 0x10, mmap.MAP_SHARED
+        allowed = mmap.PROT_READ if given else mmap.PROT_READ | mmap.PROT_WRITE
+        descriptor = self.given if given else self.descriptor
+        if self._map(address, body, allowed, fixed | shared, descriptor, first) != address:
             raise MemoryError(f"{body} bytes cannot be mapped")
         for guard in (address - page, address + body):
             self._mprotect(guard, page, 0)
@@ -93,11 +95,11 @@ def _nothing(*args: object, **kwargs: object) -> None:
 class Worker:
     """Serves frames until the gate closes the channel."""
 
-    def __init__(self, channel: ModuleType, connection: socket.socket, pool: int, tree: str) -> None:
+    def __init__(self, channel: ModuleType, connection: socket.socket, pools: list[int], tree: str) -> None:
         self.channel = channel
         self.connection = connection
         self.tree = tree
-        self.arenas = Arenas(pool)
+        self.arenas = Arenas(pools[0], pools[1], channel.GIVEN)
         self.kept: dict[int, tuple[list[memoryview], memoryview | None, list[Any]]] = {}
         self.function: Any = None
         self.absent: Any = None
@@ -258,7 +260,7 @@ class Worker:
 
 
 def main() -> None:
-    descriptor, pool, libraries, tree, home, *settings = sys.argv[1:]
+    descriptor, pools, libraries, tree, home, *settings = sys.argv[1:]
     sys.argv[:] = [""]
     sys.modules["__main__"] = ModuleType("__main__")
     channel, confinement = _sibling("channel"), _sibling("confine")
@@ -274,7 +276,7 @@ def main() -> None:
     limits = {name: int(value) for name, value in pairs if name not in ("read", "write", "device")}
     done = confinement.confine(limits, readable, writable, device=("device", "yes") in pairs)
     ctypes.util.find_library = lambda name: None  # it would start ldconfig, which ends this process
-    worker = Worker(channel, connection, int(pool), tree)
+    worker = Worker(channel, connection, [int(pool) for pool in pools.split(",")], tree)
     worker.send(channel.Kind.READY, 0, ["\n".join(f"{k}={v}" for k, v in done.items()).encode()])
     worker.serve()
 
