@@ -19,9 +19,11 @@ REGISTRIES = (
     ("validator.isolation.rules", "RULES"),
     ("validator.isolation.rules.proof", "PROOF_RULES"),
     ("validator.scope.rules", "RULES"),
+    ("validator.build.rules", "RULES"),
     ("validator.ordering.rules", "MODULES"),
     ("validator.ordering.rules", "STEP_MODULES"),
     ("validator.differential.rules", "RULES"),
+    ("validator.gpu.rules", "RULES"),
 )
 """(package, name of its tuple of modules); each module has a `RULE` and, as its docstring, the rule's page."""
 

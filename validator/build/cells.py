@@ -27,7 +27,7 @@ class Result(StrEnum):
     BUILT = "built"
     FAILED = "failed"
     NOT_RUN = "not run"
-    """Not reached within a budget, another shard's, or lost with the machine."""
+    """Not reached within a budget, another shard's, lost with the machine, or the compiler is not there."""
     DIFFERS = "not reproducible"
     """Two builds of the same source with the same compiler gave two results."""
 

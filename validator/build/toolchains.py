@@ -13,7 +13,7 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-__all__ = ["Toolchain", "find_toolchains", "with_interpreter"]
+__all__ = ["Toolchain", "find_toolchains", "numbers_of", "with_interpreter"]
 
 _RELEASE = re.compile(r"\bV(\d+\.\d+\.\d+)")
 _PACKAGES = {"triton": ("triton", "triton"), "cutedsl": ("cutlass", "nvidia-cutlass-dsl")}
@@ -37,7 +37,7 @@ def find_toolchains(name: str) -> tuple[Toolchain, ...]:
     """Every version of a compiler that is here, the newest first; empty: none.
 
     `nvcc`: on PATH, in /usr/local/cuda-*, and from the package index. `triton`, `cutedsl`: of this interpreter, or of
-    the one that VALIDATOR_BUILD_PYTHON names.
+    those that VALIDATOR_BUILD_PYTHON names, as PATH does.
     """
     return _nvcc() if name == "nvcc" else _package(name) if name in _PACKAGES else ()
 
@@ -56,7 +56,7 @@ def _nvcc() -> tuple[Toolchain, ...]:
         home = _home(Path(place), real)
         if release and home is not None and release[1] not in found:
             found[release[1]] = Toolchain("nvcc", release[1], str(home / "bin/nvcc"), (str(home),))
-    return tuple(sorted(found.values(), key=lambda t: tuple(map(int, t.version.split("."))), reverse=True))
+    return tuple(sorted(found.values(), key=lambda t: numbers_of(t.version), reverse=True))
 
 
 def _home(place: Path, real: Path) -> Path | None:
@@ -70,20 +70,30 @@ def _home(place: Path, real: Path) -> Path | None:
 
 def _package(name: str) -> tuple[Toolchain, ...]:
     module, package = _PACKAGES[name]
-    other = os.environ.get("VALIDATOR_BUILD_PYTHON")
-    if other:
-        script = f"import importlib.metadata as m, sys; print(m.version({package!r}), *sys.path, sep=chr(10))"
-        lines = _said([other, "-I", "-c", script]).splitlines()
-        roots = tuple(p for p in lines[1:] if p and Path(p).is_dir())
-        return (Toolchain(name, lines[0], other, with_interpreter(other, roots)),) if roots else ()
+    others = [place for place in os.environ.get("VALIDATOR_BUILD_PYTHON", "").split(os.pathsep) if place]
+    if others:
+        there = (_of_interpreter(name, package, other) for other in others)
+        found = {toolchain.version: toolchain for toolchain in there if toolchain is not None}
+        return tuple(sorted(found.values(), key=lambda t: numbers_of(t.version), reverse=True))
     if importlib.util.find_spec(module) is None:
         return ()
     try:
-        found = version(package)
+        installed = version(package)
     except PackageNotFoundError:
         return ()
     roots = tuple(p for p in sys.path if p and Path(p).is_dir())
-    return (Toolchain(name, found, sys.executable, with_interpreter(sys.executable, roots)),)
+    return (Toolchain(name, installed, sys.executable, with_interpreter(sys.executable, roots)),)
+
+
+def _of_interpreter(name: str, package: str, python: str) -> Toolchain | None:
+    script = f"import importlib.metadata as m, sys; print(m.version({package!r}), *sys.path, sep=chr(10))"
+    lines = _said([python, "-I", "-c", script]).splitlines()
+    roots = tuple(p for p in lines[1:] if p and Path(p).is_dir())
+    return Toolchain(name, lines[0], python, with_interpreter(python, roots)) if roots else None
+
+
+def numbers_of(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".") if part.isdigit())
 
 
 def with_interpreter(python: str, roots: tuple[str, ...]) -> tuple[str, ...]:

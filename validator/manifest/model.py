@@ -155,6 +155,9 @@ class Build(_Model):
     """Folder of the tree that the source may read."""
     architectures: Names = ()
     """Empty: those in scope."""
+    versions: Names = ()
+    """Of the compiler, as `13.0.88` or `13.0` for any of that series. Each must build it, and what each makes is
+    audited; empty: every one that is found builds it, and the one that made what ships, or the newest, counts."""
     flags: Names = ()
     entry: Name | None = None
     """`triton`: name of the `@triton.jit` function."""
@@ -175,6 +178,7 @@ class Build(_Model):
         wrong += [
             f"{arch!r} is no architecture" for arch in self.architectures if not re.fullmatch(r"sm_\d+[af]?", arch)
         ]
+        wrong += [f"{v!r} is no version of a compiler" for v in self.versions if not re.fullmatch(r"\d+(\.\w+)*", v)]
         if (self.toolchain == "triton") is not (self.entry is not None):
             wrong.append("`entry` names the function that `triton` compiles, and nothing else")
         if self.toolchain == "prebuilt" and not self.ships:
