@@ -15,8 +15,8 @@ from validator.emulate.machine import Limits
 from validator.emulate.run import compile_kernel, execute
 from validator.errors import ValidatorError
 from validator.gpu.launch import Recipe
-from validator.manifest.contract import match_contract
 from validator.manifest.load import load_contract
+from validator.manifest.matching import match_contract
 from validator.ordering.ptx import read_ptx
 
 FILES = sorted((Path(__file__).parents[2] / "fixtures/ordering/patterns").glob("*/sm_90a.ptx"))

@@ -10,7 +10,8 @@ import pytest
 
 from fixtures.ordering.labels import contract_of
 from validator.gpu.recording import Recorder, broken_roles, memory_of, step_of
-from validator.manifest.contract import Argument, KernelContract, Launch, Role, match_contract
+from validator.manifest.contract import Argument, KernelContract, Launch, Role
+from validator.manifest.matching import match_contract
 from validator.ordering.artifacts import audit_artifacts
 from validator.verdict.model import Status
 

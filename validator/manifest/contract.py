@@ -16,6 +16,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from validator.manifest.dims import Constraint, Membership, parse_constraint, parse_expression
+from validator.manifest.roles import Role
 from validator.manifest.values import (
     DTYPES,
     Callable_,
@@ -23,7 +24,6 @@ from validator.manifest.values import (
     DType,
     Layout,
     Model,
-    Role,
     Values,
     as_list,
     as_tuple,
@@ -46,7 +46,6 @@ __all__ = [
     "StepLaunch",
     "Tolerance",
     "Values",
-    "match_contract",
 ]
 
 
@@ -285,11 +284,6 @@ class Step(Model):
 
     name: str
     launches: tuple[StepLaunch, ...]
-
-
-def match_contract(contracts: tuple[KernelContract, ...], *names: str) -> KernelContract | None:
-    """The first contract that means a kernel with any of these names."""
-    return next((c for c in contracts if c.matches(*names)), None)
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:

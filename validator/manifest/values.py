@@ -1,9 +1,8 @@
-"""What an argument is to the launches around a kernel, and what values it may hold."""
+"""What values an argument may hold, and how its memory may lie."""
 
 from __future__ import annotations
 
 import re
-from enum import StrEnum
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
@@ -17,37 +16,11 @@ __all__ = [
     "Domain",
     "Layout",
     "Model",
-    "Role",
     "Values",
     "as_list",
     "as_tuple",
     "raise_all",
 ]
-
-
-class Role(StrEnum):
-    """What an argument's memory is to the launches around this kernel (`validator explain roles`)."""
-
-    WEIGHT = "weight"
-    STABLE = "stable"
-    ACTIVATION = "activation"
-    INDEX = "index"
-    STATE = "state"
-    OUTPUT = "output"
-    WORKSPACE = "workspace"
-    FLAG = "flag"
-    MAILBOX = "mailbox"
-    SCALAR = "scalar"
-
-    @property
-    def static(self) -> bool:
-        """May be read before the dependency wait: nothing that can still be running writes it."""
-        return self in (Role.WEIGHT, Role.STABLE)
-
-    @property
-    def memory(self) -> bool:
-        """False for arguments passed by value."""
-        return self is not Role.SCALAR
 
 
 class Model(BaseModel):

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from validator.errors import ValidatorError
 from validator.manifest.matching import match_contract
-from validator.ordering.acyclic import no_cycle_search
 from validator.ordering.ahead import compiled_later
 from validator.ordering.assembly import assemble
 from validator.ordering.batch import Batch, Outcome, Settings, Text, Work, audit_batch
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
     from validator.manifest.contract import KernelContract, Step
     from validator.ordering.sass.cache import ResultCache
     from validator.ordering.sass.reader import Looked
-    from validator.ordering.sass.settlement import Surveyed
     from validator.verdict.model import Finding
 
 __all__ = ["Artifact", "Progress", "audit_artifacts"]
@@ -85,8 +83,7 @@ def audit_artifacts(
     for outcome in spread(audit_batch, run.batches(_BATCH if jobs > 1 else 4 * _BATCH), jobs, _size):
         run.take(outcome)
     run.close()
-    with no_cycle_search():
-        kernels = [kernel for file in run.files for kernel in (*file.kernels, *_settled(file, contracts))]
+    kernels = [kernel for file in run.files for kernel in file.kernels]
     skipped = [item for file in run.files for item in file.skipped]
     tools = {tool: version for file in run.files for tool, version in file.tools.items()}
     findings: Sequence[Finding] = ()
@@ -101,23 +98,12 @@ def _size(batch: Batch) -> int:
     return batch.bytes
 
 
-def _settled(file: _File, contracts: tuple[KernelContract, ...]) -> Iterator[KernelAudit]:
-    if file.settled:
-        from validator.ordering.settled import audit_settled
-
-        for kernel in file.settled:
-            yield audit_settled(kernel, match_contract(contracts, kernel.name, kernel.demangled))
-
-
 @dataclass(slots=True)
 class _File:
     """What is known of one artifact so far."""
 
     artifact: Artifact
     kernels: list[KernelAudit] = field(default_factory=list)
-    """That were lowered."""
-    settled: list[Surveyed] = field(default_factory=list)
-    """That needed not be."""
     skipped: list[Skipped] = field(default_factory=list)
     tools: dict[str, str] = field(default_factory=dict)
     key: str | None = None
@@ -186,8 +172,8 @@ class _Run:
                 yield Text(number, piece.artifact, piece.data)
             else:
                 looked = reading.survey(piece)
-                settled = [item.settled() for item in looked if not item.lower]
-                file.settled += settled
+                settled = reading.settled(looked)
+                file.kernels += settled
                 self._kernels += len(settled)
                 yield from reading.portions(piece, [item for item in looked if item.lower])
 
@@ -211,14 +197,14 @@ class _Run:
 
     def _close(self, file: _File) -> None:
         self._closed += 1
-        if not (file.kernels or file.settled or file.skipped) and not self._settings.globs:
+        if not (file.kernels or file.skipped) and not self._settings.globs:
             hint = "name a file that holds PTX or machine code"
             file.skipped.append(Skipped(file.artifact.name, "holds no kernel", hint))
         if file.key is not None and not file.skipped and self._cache is not None:
             # What was skipped may be readable next time: a tool that was missing or took too long.
             from validator.ordering.sass.cache import Stored
 
-            self._cache.put(file.key, Stored(tuple(file.kernels), file.settled, file.tools))
+            self._cache.put(file.key, Stored(tuple(file.kernels), file.tools))
 
     def close(self) -> None:
         """All results are in."""
@@ -249,8 +235,8 @@ class _Run:
         if stored is None:
             return False
         file.key = None
-        self._kernels += len(stored.kernels) + len(stored.settled)
-        file.kernels, file.settled, file.tools = list(stored.kernels), stored.settled, stored.tools
+        self._kernels += len(stored.kernels)
+        file.kernels, file.tools = list(stored.kernels), stored.tools
         return True
 
 
@@ -287,6 +273,14 @@ class _Binary:
         except SassError as error:
             self._file.skipped.append(Skipped(piece.artifact, str(error)))
             return []
+
+    def settled(self, looked: Sequence[Looked]) -> list[KernelAudit]:
+        """Audits of the kernels of one cubin that need not be lowered."""
+        from validator.ordering.settled import audit_settled
+
+        contracts = self._settings.contracts
+        surveyed = (item.settled() for item in looked if not item.lower)
+        return [audit_settled(k, match_contract(contracts, k.name, k.demangled)) for k in surveyed]
 
     def portions(self, piece: Found, looked: Sequence[Looked]) -> Iterator[Work]:
         """Kernels to lower, a batch at most in each portion."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import gc
 import hashlib
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
-from validator.manifest.contract import KernelContract, Role
+from validator.manifest.contract import KernelContract
+from validator.manifest.roles import Role
+from validator.ordering.acyclic import no_cycle_search
 from validator.ordering.assembly import in_order, status_of
 from validator.ordering.excerpts import excerpts
 from validator.ordering.facts import Facts
@@ -23,19 +23,7 @@ from validator.verdict.model import Finding, Severity, Status
 __all__ = ["audit_program"]
 
 
-@contextmanager
-def _no_cycle_search() -> Iterator[None]:
-    """One kernel makes many small objects and no garbage in cycles: looking for some costs a tenth of the time."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
-
-
-@_no_cycle_search()
+@no_cycle_search()
 def audit_program(
     program: Program,
     contract: KernelContract | None,

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from validator.manifest.contract import KernelContract, Role
+from validator.manifest.contract import KernelContract
+from validator.manifest.roles import Role
 from validator.ordering.barriers import Barriers
 from validator.ordering.conditions import Conditions
 from validator.ordering.dataflow import Flow

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from validator.manifest.contract import Role
+from validator.manifest.roles import Role
 from validator.ordering.memory import Declared, Touch
 from validator.ordering.program import Order
 from validator.verdict.model import Severity

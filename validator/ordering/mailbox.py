@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from validator.manifest.contract import Role
+from validator.manifest.roles import Role
 from validator.ordering.conditions import Conditions
 from validator.ordering.dataflow import registers
 from validator.ordering.polls import Again, passing_edges

@@ -9,11 +9,15 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from validator.manifest.contract import Argument, ContractField, KernelContract, Role
+from validator.manifest.roles import Role
 from validator.ordering.program import Access, Direction, Event, EventKind, Parameter, Program, Scope, Space
 from validator.ordering.provenance import Provenance, Source
 from validator.ordering.result import ParamRef
+
+if TYPE_CHECKING:
+    from validator.manifest.contract import Argument, ContractField, KernelContract
 
 __all__ = ["Declarations", "Declared", "Touch", "touches"]
 

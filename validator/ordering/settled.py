@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from validator.manifest.contract import KernelContract
+from typing import TYPE_CHECKING
+
 from validator.ordering.program import Isa, Line
 from validator.ordering.result import KernelAudit, WaitRow
 from validator.ordering.rules import no_wait
 from validator.ordering.sass.settlement import Settlement, Surveyed
 from validator.verdict.model import Finding, Location, Severity, Status
+
+if TYPE_CHECKING:
+    from validator.manifest.contract import KernelContract
 
 __all__ = ["audit_settled"]
 

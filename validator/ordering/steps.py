@@ -19,7 +19,9 @@ import fnmatch
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from validator.manifest.contract import KernelContract, Role, Step, StepLaunch, match_contract
+from validator.manifest.contract import KernelContract, Step, StepLaunch
+from validator.manifest.matching import match_contract
+from validator.manifest.roles import Role
 from validator.ordering.assembly import status_of
 from validator.ordering.program import Isa
 from validator.ordering.result import AccessRow, KernelAudit

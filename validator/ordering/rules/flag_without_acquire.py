@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from validator.manifest.contract import Role
+from validator.manifest.roles import Role
 from validator.ordering.findings import finding
 from validator.ordering.polls import ACQUIRES, Poll, fences
 from validator.ordering.program import Scope

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from validator.manifest.contract import Role
+from validator.manifest.roles import Role
 from validator.ordering.findings import finding
 from validator.ordering.memory import Touch
 from validator.ordering.polls import RELEASES, fences

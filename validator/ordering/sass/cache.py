@@ -9,19 +9,22 @@ from __future__ import annotations
 
 import hashlib
 import os
+import threading
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING
 
-from pydantic import Field, TypeAdapter, ValidationError
+import msgspec
 
-from validator.manifest.contract import KernelContract
+from validator.ordering.acyclic import no_cycle_search
 from validator.ordering.result import KernelAudit
-from validator.ordering.sass.settlement import Scan, Surveyed
 from validator.scale.store import Store
+
+if TYPE_CHECKING:
+    from validator.manifest.contract import KernelContract
 
 __all__ = ["ResultCache", "Stored"]
 
@@ -36,53 +39,13 @@ class Stored:
     """What was learnt of one file, all of it."""
 
     kernels: tuple[KernelAudit, ...] = ()
-    settled: list[Surveyed] = field(default_factory=list)
-    """Kernels that were not lowered: their audits follow from these, and thousands of them take a third of the time."""
     tools: dict[str, str] = field(default_factory=dict)
 
 
-_Place = Annotated[int, Field(ge=0)]
-
-
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    """`Stored` as it is written: kernels share most of their words and many of their scans, which stand here once."""
-
-    kernels: tuple[KernelAudit, ...]
-    words: list[str]
-    scans: list[Scan]
-    settled: list[tuple[_Place, _Place, _Place, _Place, _Place, _Place]]
-    """Places of artifact, name, readable name, architecture and digest among the words, and of the scan."""
-    tools: dict[str, str]
-
-    @classmethod
-    def of(cls, stored: Stored) -> _Entry:
-        words: dict[str, int] = {}
-        scans: dict[Scan, int] = {}
-
-        def word(text: str) -> int:
-            return words.setdefault(text, len(words))
-
-        settled = [
-            (word(k.artifact), word(k.name), word(k.demangled), word(k.arch), word(k.digest),
-             scans.setdefault(k.scan, len(scans)))
-            for k in stored.settled
-        ]  # fmt: skip
-        return cls(stored.kernels, list(words), list(scans), settled, stored.tools)
-
-    def stored(self) -> Stored:
-        """Raises IndexError where a place is none."""
-        words, scans = self.words, self.scans
-        settled = [
-            Surveyed(words[artifact], words[name], words[readable], words[arch], words[digest], scans[scan])
-            for artifact, name, readable, arch, digest, scan in self.settled
-        ]
-        return Stored(self.kernels, settled, self.tools)
-
-
 @cache
-def _adapter() -> TypeAdapter[_Entry]:
-    return TypeAdapter(_Entry)
+def _decoder() -> msgspec.json.Decoder[Stored]:
+    """Checks types while it reads: a library's 15,000 audits in the time that pydantic takes to be imported."""
+    return msgspec.json.Decoder(Stored)
 
 
 @cache
@@ -90,20 +53,31 @@ def _own_source() -> str:
     """sha256 over this package's source: a rule that changed makes every entry stale."""
     root = Path(__file__).resolve().parents[2]
     total = hashlib.sha256()
-    for top in ("ordering", "manifest", "verdict"):
+    for top in ("binary", "ordering", "manifest", "verdict"):
         for path in sorted((root / top).rglob("*.py")):
             total.update(path.relative_to(root).as_posix().encode())
             total.update(path.read_bytes())
     return total.hexdigest()
 
 
-def _digest(source: bytes | Path, start: int) -> bytes:
-    """sha256 of one chunk, which frees the interpreter for the others meanwhile."""
-    if isinstance(source, bytes):
-        return hashlib.sha256(memoryview(source)[start : start + _CHUNK]).digest()
-    with source.open("rb") as file:
-        file.seek(start)
-        return hashlib.sha256(file.read(_CHUNK)).digest()
+class _Chunks:
+    """Digests of a file's (or its bytes') chunks, for several threads: hashing frees the interpreter for the others."""
+
+    def __init__(self, source: bytes | Path) -> None:
+        self._source = source
+        self._own = threading.local()
+        """Of each thread one buffer: the pages of a fresh one for every chunk cost as much as half of the hashing."""
+
+    def digest(self, start: int) -> bytes:
+        """sha256 of the chunk that starts there."""
+        if isinstance(self._source, bytes):
+            return hashlib.sha256(memoryview(self._source)[start : start + _CHUNK]).digest()
+        if not hasattr(self._own, "buffer"):
+            self._own.buffer = memoryview(bytearray(_CHUNK))
+        with self._source.open("rb", buffering=0) as file:
+            file.seek(start)
+            length = file.readinto(self._own.buffer)
+        return hashlib.sha256(self._own.buffer[:length]).digest()
 
 
 class ResultCache:
@@ -137,7 +111,7 @@ class ResultCache:
         size = len(source) if isinstance(source, bytes) else source.stat().st_size
         starts = range(0, size, _CHUNK)
         with ThreadPoolExecutor(min(_THREADS, os.cpu_count() or 1)) as pool:
-            for digest in pool.map(lambda start: _digest(source, start), starts):
+            for digest in pool.map(_Chunks(source).digest, starts):
                 total.update(digest)
         return total.hexdigest()
 
@@ -147,13 +121,14 @@ class ResultCache:
         if raw is None:
             return None
         try:
-            return _adapter().validate_json(raw).stored()
-        except (ValidationError, ValueError, IndexError):
+            with no_cycle_search():
+                return _decoder().decode(raw)
+        except ValueError:  # msgspec.ValidationError is one, and so is text that is not UTF-8
             return None
 
     def put(self, key: str, stored: Stored) -> None:
         """Keeps a result. A folder that cannot be written to costs the next run time and nothing else."""
-        self._store.put(f"{_KIND}/{key}", _adapter().dump_json(_Entry.of(stored), exclude_defaults=True))
+        self._store.put(f"{_KIND}/{key}", msgspec.json.encode(stored))
 
     def close(self) -> None:
         self._store.close()

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from validator.manifest.contract import KernelContract, Role, Step, match_contract
+from validator.manifest.contract import KernelContract, Role, Step
+from validator.manifest.matching import match_contract
 from validator.report.details import ORDERING, accesses, waits
 from validator.report.glance import Kernel, kernels_at_a_glance
 from validator.report.pictures.canvas import Canvas, Picture
@@ -110,6 +111,7 @@ _SIGN = {
     Status.UNPROVEN: "? unproven",
     Status.WAIVED: "~ waived",
     Status.NOT_APPLICABLE: "– not applicable",
+    Status.NOT_ASKED: "? not asked for",
 }
 
 
