@@ -20,10 +20,11 @@ from tempfile import TemporaryDirectory
 
 from validator.binary.elf import is_cubin
 from validator.binary.errors import BinaryError
+from validator.binary.skipped import Skipped
 from validator.binary.tools import INSTALL_HINT, Tools, run_tool
 from validator.errors import Problem
 
-__all__ = ["Found", "Limits", "Skipped", "find_binaries"]
+__all__ = ["Found", "Limits", "find_binaries"]
 
 _FATBIN = b"\x50\xed\x55\xba"
 _SUFFIXES = (".cubin", ".fatbin", ".so", ".o", ".whl", ".zip", ".a", ".pyd", ".ptx")
@@ -57,15 +58,6 @@ class Found:
     """`cubin` or `ptx`."""
     arch: str | None
     """As the container says; None when it does not."""
-
-
-@dataclass(frozen=True, slots=True)
-class Skipped:
-    """An input that could not be read, and why. It makes what rests on it unproven."""
-
-    artifact: str
-    reason: str
-    fix: str = ""
 
 
 def find_binaries(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from validator.binary.containers import Skipped
+from validator.binary.skipped import Skipped
 from validator.manifest.roles import Role
 from validator.ordering.program import Isa, Line, Parameter
 from validator.verdict.model import Finding, Status
