@@ -13,6 +13,7 @@ from tests.report.conftest import BASE, EmptyTree, manifest
 from validator.change.model import ChangeStatus, FileChange, Hunk, MissingFile
 from validator.errors import Problem
 from validator.isolation.shared_lines import shared_lines
+from validator.manifest.model import Manifest
 from validator.policy.model import Policy
 from validator.stage import StageContext
 
@@ -27,21 +28,26 @@ class Files(EmptyTree):
         return self.held[path]
 
 
-def shown(old: Mapping[str, bytes], new: Mapping[str, bytes], *files: FileChange) -> list[str]:
-    change = replace(BASE.change, files=files, merge_base_tree=Files(old), head_tree=Files(new))
-    context = StageContext(
+def context_of(
+    old: Mapping[str, bytes], new: Mapping[str, bytes], *files: FileChange, declared: Manifest | None = None
+) -> StageContext:
+    change = replace(BASE.change, files=files, base_tree=Files(old), merge_base_tree=Files(old), head_tree=Files(new))
+    return StageContext(
         change=change,
         policy=Policy.model_validate(
             {"schema": "validator/policy/1", "name": "p", "isolation": {"roots": ["fast/**"]}}
         ),
-        manifest=manifest(),
+        manifest=declared or manifest(),
         today=date(2026, 11, 29),
         seed=0,
         workdir=Path("/nowhere"),
         progress=lambda line: None,
         manifest_path="rfcs/kda-decode.toml",
     )
-    return [row["text"] for row in shared_lines(context)]
+
+
+def shown(old: Mapping[str, bytes], new: Mapping[str, bytes], *files: FileChange) -> list[str]:
+    return [row["text"] for row in shared_lines(context_of(old, new, *files))]
 
 
 def changed(path: str, *hunks: Hunk, **more: object) -> FileChange:

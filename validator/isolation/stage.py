@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from validator.checks import Goal, settle
+from validator.isolation.own_code import own_code
 from validator.isolation.paths import shared_files
 from validator.isolation.rules import CONTENT, PATHS
 from validator.isolation.shared_lines import shared_lines
@@ -55,6 +56,6 @@ GOALS = (
 def run(context: StageContext) -> StageResult:
     """Obligations `isolation/paths` and `isolation/content`, settled from git objects alone."""
     result = settle(context, GOALS)
-    shown = {"excerpts": shared_lines(context)}
+    shown = {"excerpts": shared_lines(context), "code": own_code(context)}
     evidence = tuple(replace(e, details=shown) if e.id == _PATHS else e for e in result.evidence)
     return replace(result, evidence=evidence)

@@ -26,6 +26,8 @@ class Brief:
     happened: str
     decided: str
     """The deciding fact, with its place."""
+    place: tuple[str, int | None] | None
+    """(path, line) of that place; None where the fact has none."""
     next: str
     """What mends it, or how to see it again, as `What mends it: …`; empty where nothing has to be mended."""
     gap: str
@@ -53,6 +55,7 @@ def brief(result: CheckResult) -> Brief:
         verdict=_not_run(result) if result.verdict is Verdict.PASS else "",
         happened=_happened(result, first, finding),
         decided=_decided(result, finding, first),
+        place=site(result.change, finding.where)[:2] if finding and result.verdict is not Verdict.PASS else None,
         next=_next(finding) if finding and result.verdict is not Verdict.PASS else "",
         gap=largest(result),
         action=_action(result, finding),

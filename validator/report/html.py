@@ -7,7 +7,7 @@ escaping; only pictures, which are made of escaped text already, are markup.
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from validator.report import details, standing, story, words
 from validator.report.brief import brief, decision
 from validator.report.gaps import gaps
 from validator.report.glance import Kernel, kernels_at_a_glance
+from validator.report.own_code import own_code, spot
 from validator.report.pictures.blast import blast_radius
 from validator.report.pictures.canvas import Picture
 from validator.report.pictures.charts import architectures, claims, errors, shapes
@@ -26,7 +27,7 @@ from validator.report.pictures.lanes import happened, measured
 from validator.report.pictures.pipeline import pipelines
 from validator.report.pictures.timeline import timeline
 from validator.text import html, shorten, visible, visible_block
-from validator.verdict.model import Evidence, Finding, Status, Verdict
+from validator.verdict.model import Evidence, Finding, Obligation, Status, Verdict
 from validator.verdict.result import CheckResult, where_to_look
 
 __all__ = ["render_html"]
@@ -91,13 +92,14 @@ def render_html(result: CheckResult) -> str:
             brief=brief(result),
             decision=decision(result),
             gaps=gaps(result),
-            covered=[o for o in ranked if o.status in (Status.PROVEN, Status.WAIVED)],
-            open=[o for o in ranked if o.status in (Status.REFUTED, Status.UNPROVEN)],
-            obligations=ranked,
+            obligations=_by_outcome(ranked),
             remarks={o.id: standing.remark(result, o) for o in ranked},
             excerpts=_excerpts(result),
             shared=story.shared_lines(result.evidence)[:_EXCERPTS],
-            shown_elsewhere={story.SHARED, *(e.id for k in kernels for e in k.audits)},
+            own=own_code(result),
+            spot=functools.partial(spot, result),
+            homes=_homes(ranked, {story.SHARED, *(e.id for k in kernels for e in k.audits)}),
+            unused=[e for e in result.evidence if not any(e.id in o.evidence for o in ranked)],
             measured=[e for e in result.evidence if story.series(e)],
             evidence={o.id: words.evidence_of(result, o.evidence) for o in result.obligations},
             kernels=_kernels(result),
@@ -110,6 +112,40 @@ def render_html(result: CheckResult) -> str:
             css=Markup((_FOLDER / "page.css").read_text("utf-8")),
         )
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Obligations:
+    """Every obligation once, by what came of it."""
+
+    shown: tuple[Obligation, ...]
+    open: tuple[Obligation, ...]
+    not_asked: tuple[Obligation, ...]
+    not_applicable: tuple[Obligation, ...]
+    total: int
+
+
+def _by_outcome(ranked: Sequence[Obligation]) -> _Obligations:
+    def those(*statuses: Status) -> tuple[Obligation, ...]:
+        return tuple(o for o in ranked if o.status in statuses)
+
+    return _Obligations(
+        those(Status.PROVEN, Status.WAIVED),
+        those(Status.REFUTED, Status.UNPROVEN),
+        those(Status.NOT_ASKED),
+        those(Status.NOT_APPLICABLE),
+        len(ranked),
+    )
+
+
+def _homes(ranked: Iterable[Obligation], elsewhere: Collection[str]) -> dict[str, str]:
+    """Evidence → the obligation beneath which the page shows what it brings: the first that rests on it."""
+    homes: dict[str, str] = {}
+    for obligation in ranked:
+        for used in obligation.evidence:
+            if used not in elsewhere:
+                homes.setdefault(used, obligation.id)
+    return homes
 
 
 @functools.cache

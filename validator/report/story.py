@@ -14,6 +14,8 @@ logs      [{name, text}]                  what a tool printed; stored in the bun
 importers [{path, line, when, target, behind}]
                                           who reaches the change from outside; `when`: "import", "call" or "types"
                                           (for type checking only); `behind`: the condition that it stands under
+code      [{path, text, more}]            the change's own files as they stand at the head, from the first line
+                                          on; `more`: lines that are left out behind `text`
 outputs   {path: sha256:…}                what a build made: what is examined and not among them was not built here
 
 Everything is untrusted and optional; what has another shape is left out.
@@ -36,6 +38,7 @@ __all__ = [
     "Lanes",
     "Line",
     "Log",
+    "OwnFile",
     "Series",
     "Span",
     "Step",
@@ -47,6 +50,7 @@ __all__ = [
     "marked",
     "of_findings",
     "outputs",
+    "own_files",
     "series",
     "shared_lines",
     "steps",
@@ -128,6 +132,15 @@ class Excerpt:
 class Log:
     name: str
     text: str
+
+
+@dataclass(frozen=True, slots=True)
+class OwnFile:
+    path: str
+    lines: tuple[str, ...]
+    """From the first on; empty where there was no room."""
+    more: int
+    """Lines behind them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,6 +245,15 @@ def marked(excerpt: Excerpt) -> str:
 def shared_lines(evidence: Iterable[Evidence]) -> tuple[Excerpt, ...]:
     """What changes in files that belong to everybody."""
     return tuple(x for e in evidence if e.id == SHARED for x in excerpts(e) if not x.finding)
+
+
+def own_files(evidence: Iterable[Evidence]) -> tuple[OwnFile, ...]:
+    """The change's own source, by path."""
+    found = (r for e in evidence if e.id == SHARED for r in rows(e, "code"))
+    return tuple(
+        OwnFile(text(r, "path"), tuple(said.split("\n")) if (said := text(r, "text")) else (), count(r, "more"))
+        for r in found
+    )
 
 
 def logs(evidence: Evidence) -> tuple[Log, ...]:

@@ -13,6 +13,7 @@ from validator.report import words
 from validator.report.brief import brief, decision
 from validator.report.gaps import gaps
 from validator.report.glance import kernels_at_a_glance
+from validator.report.own_code import own_code
 from validator.report.standing import by_subject, remark, stands
 from validator.text import shorten, visible, visible_block
 from validator.verdict.model import Finding, Obligation, Severity, Status, Verdict
@@ -26,6 +27,8 @@ Paint = Callable[[str, str], str]
 WIDTH = 100
 MOST_FINDINGS = 30
 """Findings printed in full; the true total is always said."""
+MOST_FILES = 12
+"""Own files that are named."""
 
 STYLES = {
     Status.PROVEN: "green",
@@ -78,6 +81,7 @@ def for_stdout(result: CheckResult) -> str:
 class _Report:
     def __init__(self, result: CheckResult, paint: Paint, width: int) -> None:
         self.result, self.paint, self.width = result, paint, width
+        self.at_a_glance = kernels_at_a_glance(result)
 
     def lines(self) -> Iterator[str]:
         result = self.result
@@ -140,6 +144,14 @@ class _Report:
         name = visible(result.policy.name) if result.policy else "none"
         yield f"{'policy':<11}{name}, {visible(result.policy_source)}, {words.compact(result.policy_digest)}"
         yield from self.manifest()
+        yield from self.own_code()
+
+    def own_code(self) -> Iterator[str]:
+        own = own_code(self.result)
+        if own.views:
+            files = [f"{v.path} +{v.added:,}" for v in own.views[:MOST_FILES]]
+            more = f" and {len(own.views) - MOST_FILES} more" if len(own.views) > MOST_FILES else ""
+            yield from self.wrap(f"{own.total}: {', '.join(files)}{more}", f"{'own code':<11}", " " * 13)
 
     def manifest(self) -> Iterator[str]:
         manifest, path = self.result.manifest, self.result.manifest_path
@@ -154,7 +166,7 @@ class _Report:
             yield from self.wrap(f"{name}: {values}", " " * 11, " " * 13, 400)
 
     def kernels(self) -> Iterator[str]:
-        for kernel in kernels_at_a_glance(self.result):
+        for kernel in self.at_a_glance:
             yield f"  {self.status(kernel.status)}  {visible(shorten(kernel.match, 80))}, {words.launch(kernel)}"
             for role, names in words.roles(kernel.arguments):
                 yield from self.wrap(f"{role}: {', '.join(names)}", " " * 18, " " * 20, 400)
@@ -175,7 +187,11 @@ class _Report:
             yield from self.wrap(f"but {but}", " " * 18, " " * 20)
         if obligation.status is not Status.PROVEN and obligation.reason:
             yield from self.wrap(f"because: {obligation.reason}", " " * 18, " " * 20)
-        for evidence in words.evidence_of(self.result, obligation.evidence):
+        above = {e.id for kernel in self.at_a_glance for e in kernel.audits}
+        listed = [used for used in obligation.evidence if used in above]
+        if listed:
+            yield f"{' ' * 18}{words.plural(len(listed), 'audit or run', 'audits and runs')}: see kernels"
+        for evidence in words.evidence_of(self.result, set(obligation.evidence) - above):
             yield from self.wrap(f"{words.STRENGTHS[evidence.strength]}: {evidence.summary}", " " * 18, " " * 20)
 
     def findings(self) -> Iterator[str]:

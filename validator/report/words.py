@@ -45,6 +45,8 @@ STRENGTHS = {
 }
 """What kind of evidence it is, as every format says it."""
 
+_INPUTS = 3
+"""Digests that a line names."""
 _WEIGHT = (Severity.ERROR, Severity.UNPROVEN, Severity.WARNING, Severity.NOTE)
 
 
@@ -147,8 +149,12 @@ def roles(arguments: Mapping[str, str]) -> list[tuple[str, list[str]]]:
 
 
 def audit_line(evidence: Evidence) -> str:
-    """One audit or run of a kernel, with its status."""
-    return f"{evidence.status.value}: {evidence.summary}"
+    """One audit or run of a kernel, with its status and the digests of what was examined."""
+    inputs = list(evidence.inputs.items())
+    known = [compact(digest) if name in evidence.summary else f"{name} {compact(digest)}" for name, digest in inputs]
+    more = f" and {len(known) - _INPUTS} more" if len(known) > _INPUTS else ""
+    of = f" ({', '.join(known[:_INPUTS])}{more})" if known else ""
+    return f"{evidence.status.value} ({STRENGTHS[evidence.strength]}): {evidence.summary}{of}"
 
 
 def evidence_of(result: CheckResult, ids: Iterable[str]) -> list[Evidence]:

@@ -12,6 +12,8 @@ __all__ = ["apply_waivers", "compute", "settle", "verdict_reason"]
 
 _SETTLED = (Status.PROVEN, Status.WAIVED)
 _ASIDE = (Status.NOT_APPLICABLE, Status.NOT_ASKED)
+_COUNTED = {Status.NOT_ASKED: "unproven but not asked for"}
+"""How a status is counted where its own name says too little."""
 _NAMED = 3
 """Obligations that the verdict's sentence names."""
 
@@ -37,7 +39,7 @@ def verdict_reason(obligations: Sequence[Obligation]) -> str:
     if not obligations:
         return "no obligation was examined, and no evidence is never a pass"
     counts = Counter(settle(o) for o in obligations)
-    said = ", ".join(f"{counts[s]} {s.value}" for s in Status if counts[s])
+    said = ", ".join(f"{counts[s]} {_COUNTED.get(s, s.value)}" for s in Status if counts[s])
     totals = f"of {len(obligations)} obligation{'s' if len(obligations) != 1 else ''}, {said}"
     for status in (Status.REFUTED, Status.UNPROVEN):
         names = sorted(o.id for o in obligations if settle(o) is status)
