@@ -64,6 +64,13 @@ def test_text_says_what_was_and_what_was_not_shown(result: CheckResult) -> None:
     assert "\x1b" not in text
 
 
+def test_a_command_that_shows_a_fault_again_is_not_called_a_fix(result: CheckResult) -> None:
+    command = "validator replay '{}' --manifest FILE"
+    shown = render_text(replace(result, findings=(replace(result.findings[0], fix=command),)))
+    assert f"            to see it again: {command}\n" in shown
+    assert "fix:" not in shown
+
+
 @pytest.mark.parametrize(
     ("name", "render"),
     [

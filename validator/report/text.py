@@ -232,10 +232,11 @@ class _Report:
             yield from self.fix(finding.fix)
 
     def fix(self, text: str) -> Iterator[str]:
+        label = "to see it again" if words.shows_again(text) else "fix"
         if "\n" not in text.strip():
-            yield from self.wrap(f"fix: {text.strip()}", " " * 12, " " * 14)
+            yield from self.wrap(f"{label}: {text.strip()}", " " * 12, " " * 14)
             return
-        yield f"{' ' * 12}fix:"
+        yield f"{' ' * 12}{label}:"
         yield from (f"{' ' * 14}{line}" for line in visible_block(shorten(text.strip("\n"), 4000)).split("\n"))
 
     def places(self) -> Iterator[str]:
