@@ -111,6 +111,9 @@ def test_every_obligation_stands_once_with_what_was_examined() -> None:
 
 def test_the_digest_stands_with_the_kernel() -> None:
     text = " ".join(render_text(BASE).split())
-    assert "refuted (proof on PTX): sm_100a PTX of kda_decode: 1 wait, 1 early read of x (fast/kda/kernel.ptx sha256:eeee" in text
+    assert (
+        "refuted (proof on PTX): sm_100a PTX of kda_decode: 1 wait, 1 early read of x (fast/kda/kernel.ptx sha256:eeee"
+        in text
+    )
     assert text.count("1 early read of x") == 1
     assert "1 audit or run: see kernels" in text
