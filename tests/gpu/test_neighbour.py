@@ -15,8 +15,10 @@ import pytest
 from validator.gpu import neighbour
 from validator.gpu.driver import Function, Parameters
 from validator.gpu.launch import Launchable, Recipe, plan_launch
-from validator.gpu.neighbour import Observation, observe
+from validator.gpu.neighbour import DELAYS_US, Observation, observe
 from validator.manifest.contract import Argument, KernelContract, Launch
+
+EVERY = len(DELAYS_US)
 
 RECIPE = Recipe(size=256, window=64)
 ARGUMENTS = ("out", "x", "w", "flag")
@@ -83,10 +85,10 @@ def test_a_kernel_that_waits_is_left_in_peace(seen, device):
     assert result.repeatable
     assert result.arguments == ()
     assert result.blind == ()
-    assert [t.wrong for t in (*result.late_producer, *result.late_reader)] == [0] * 10
+    assert [t.wrong for t in (*result.late_producer, *result.late_reader)] == [0] * 2 * EVERY
     assert result.chain is not None
     assert (result.chain.wrong, result.chain.overlapped) == (0, 0)
-    assert device.gates == 2 * (1 + 5 + 2 + 5 + 1)
+    assert device.gates == 2 * (1 + EVERY + 2 + EVERY + 1)
 
 
 def test_an_early_read_is_shown_and_named(seen):
@@ -94,7 +96,7 @@ def test_an_early_read_is_shown_and_named(seen):
     result = seen(early=work.load("w", "x"), late=work.store)
     assert result.shown
     assert result.arguments == ("x",)
-    assert [t.wrong for t in result.late_producer] == [30] * 5
+    assert [t.wrong for t in result.late_producer] == [30] * EVERY
     assert result.late_producer[0].buffers == {"out": 30}
     assert {t.arguments: t.wrong for t in result.by_argument} == {("out",): 0, ("x",): 30}
     assert not any(t.wrong for t in result.late_reader)
@@ -110,7 +112,7 @@ def test_an_early_write_is_seen_by_the_late_reader(seen):
     result = seen(early=scribble, late=both(work.load("x", "w"), work.store))
     assert result.shown
     assert result.arguments == ("out",)
-    assert [t.buffers for t in result.late_reader] == [{"out": 30}] * 5
+    assert [t.buffers for t in result.late_reader] == [{"out": 30}] * EVERY
     assert not any(t.wrong for t in result.late_producer), "the store after the wait makes it good again"
 
 
@@ -136,8 +138,8 @@ def test_data_behind_a_flag_comes_late_together_with_its_flag(seen):
     hoisted = seen(early=work.load("x", "w"), late=work.store, pdl=False, flag=True)
     assert not polled.shown
     assert [t.arguments for t in polled.by_argument] == [("x", "flag"), ("flag",)]
-    assert [t.arguments for t in polled.publisher] == [("x", "flag")] * 5
-    assert [t.wrong for t in hoisted.publisher] == [30] * 5
+    assert [t.arguments for t in polled.publisher] == [("x", "flag")] * EVERY
+    assert [t.wrong for t in hoisted.publisher] == [30] * EVERY
     assert hoisted.arguments == ("x",)
 
 
@@ -158,7 +160,7 @@ def test_a_mailbox_is_empty_until_it_is_published(device, played):
     hasty = observe(device, Function("k", "k"), plan, launches=30)
     assert hasty.shown
     assert hasty.arguments == ("x",)
-    assert [t.wrong for t in hasty.publisher] == [30] * 5
+    assert [t.wrong for t in hasty.publisher] == [30] * EVERY
     device.kernels["k"] = played(late=take)
     assert not observe(device, Function("k", "k"), plan, launches=30).shown
 

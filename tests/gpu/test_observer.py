@@ -36,7 +36,7 @@ class Device:
 def request(tmp_path: Path, *args: Any) -> dict[str, Any]:
     image = tmp_path / "k.cubin"
     image.write_bytes(b"cubin")
-    return {"image": str(image), "kernel": "k", "contract": {"match": "k", "args": list(args)}}
+    return {"what": "neighbour", "image": str(image), "kernel": "k", "contract": {"match": "k", "args": list(args)}}
 
 
 def test_the_machine_is_named_and_a_missing_one_says_why():

@@ -1,10 +1,12 @@
-"""The audit's word against launches: every combination, with an observer that is played."""
+"""The audit's word against launches: every combination, with a launcher that is played."""
 
 from __future__ import annotations
 
+import json
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,42 +16,31 @@ import pytest
 
 from validator.change.model import ChangeError
 from validator.manifest.contract import KernelContract
-from validator.pipeline import crosscheck
-from validator.pipeline.crosscheck import cross_check, judged
+from validator.pipeline.audited import Build, bytes_of, launchable_builds
+from validator.pipeline.crosscheck import HERE, Launcher, cross_check
+from validator.pipeline.launched import Outcome, beside_neighbours, delayed, under_sanitizer
 from validator.report.story import series
+from validator.rules import all_rules
 from validator.stage import StageContext
-from validator.verdict.model import Evidence, Obligation, StageResult, Status, Strength
+from validator.verdict.model import Evidence, Obligation, Severity, StageResult, Status, Strength
 
 SEEN = {
     "shown": False, "arguments": [], "least_delay_us": None, "blind": [], "ordinary": 0, "late_producer": [0, 0],
     "by_argument": {"act": 0}, "late_reader": [], "publisher": [], "chain": None,
 }  # fmt: skip
 SHOWN = SEEN | {"shown": True, "arguments": ["act"], "least_delay_us": 5, "late_producer": [0, 200]}
+STEADY = {
+    "sites": 4, "launches": 160, "undelayed": 0, "wrong": 0, "nanoseconds": 20000, "seed": None, "chosen": [],
+    "where": [],
+}  # fmt: skip
+HELD = STEADY | {"wrong": 40, "launches": 40, "seed": 0, "chosen": [3], "where": ["after line 12: bar.sync 0"]}
+QUIET = [{"tool": tool, "errors": 0, "reports": []} for tool in ("memcheck", "racecheck", "initcheck", "synccheck")]
 MACHINE = {"device": "NVIDIA H200", "capability": [9, 0], "cuda": 13000}
+EXACT = KernelContract(match="k*")
+SPREAD = KernelContract(match="k*", deterministic="spread")
 
 
-@pytest.mark.parametrize(
-    ("static", "early", "seen", "status", "words"),
-    [
-        (Status.REFUTED, ("act",), SHOWN, Status.REFUTED, "(act), shown dynamically at ≥ 5 µs delay, argument act"),
-        (Status.REFUTED, ("act",), SEEN, Status.UNPROVEN, "refuted statically (act), no delay showed it"),
-        (Status.PROVEN, (), SEEN, Status.PROVEN, "no early access found statically, and no delay showed one"),
-        (Status.PROVEN, (), SHOWN, Status.REFUTED, "the audit missed act is a defect of the audit"),
-        (Status.REFUTED, ("out",), SHOWN, Status.REFUTED, "the audit missed act is a defect of the audit"),
-        (Status.REFUTED, ("ws",), SEEN | {"blind": ["ws"]}, Status.UNPROVEN, "nothing would show of ws"),
-        (Status.PROVEN, (), SEEN | {"ordinary": 3}, Status.UNPROVEN, "3 of the ordinary launches differ"),
-        (Status.REFUTED, ("act",), {"not_launchable": "a mailbox"}, Status.UNPROVEN, "not launched: a mailbox"),
-        (Status.PROVEN, (), {"failed": "no answer within 60 s"}, Status.UNPROVEN, "the launch failed: no answer"),
-        (Status.UNPROVEN, (), {"not_here": "no driver"}, Status.UNPROVEN, "not run here: no driver"),
-    ],
-)  # fmt: skip
-def test_both_are_said(static: Status, early: tuple[str, ...], seen: Any, status: Status, words: str):
-    said = judged(static, early, seen)
-    assert said[0] is status
-    assert words in said[1]
-
-
-def audited(name: str, *early: str, arch: str = "sm_90a", isa: str = "sass") -> Evidence:
+def audited(name: str, *early: str, arch: str = "sm_90a", isa: str = "sass", artifact: str = "k.cubin") -> Evidence:
     rows = [{"memory": f"tensors.{argument}", "allowed": False} for argument in early]
     return Evidence(
         id=f"ordering/{name}/{isa}/{arch}",
@@ -58,71 +49,241 @@ def audited(name: str, *early: str, arch: str = "sm_90a", isa: str = "sass") -> 
         summary="",
         status=Status.REFUTED if early else Status.PROVEN,
         inputs={"k.cubin": "sha256:1"},
-        figures={"kernel": name, "artifact": "k.cubin", "isa": isa, "arch": arch},
+        figures={"kernel": name, "artifact": artifact, "isa": isa, "arch": arch},
         details={"early": [*rows, {"memory": "w", "allowed": True}]},
     )
 
 
+def build(*early: str, isa: str = "sass", status: Status | None = None) -> Build:
+    evidence = audited("k1", *early, isa=isa)
+    return Build(evidence if status is None else replace(evidence, status=status), early)
+
+
+def rules(outcome: Outcome) -> list[str]:
+    return [finding.rule for finding in outcome.findings]
+
+
+@pytest.mark.parametrize(
+    ("one", "seen", "status", "words"),
+    [
+        (build("act"), SHOWN, Status.REFUTED, "(act), shown dynamically at ≥ 5 µs delay, argument act"),
+        (build("act"), SEEN, Status.UNPROVEN, "refuted statically (act), no delay showed it"),
+        (build(), SEEN, Status.PROVEN, "no early access found statically, and no delay showed one"),
+        (build(), SHOWN, Status.REFUTED, "the audit missed act is a defect of the audit"),
+        (build("out"), SHOWN, Status.REFUTED, "the audit missed act is a defect of the audit"),
+        (build("ws"), SEEN | {"blind": ["ws"]}, Status.UNPROVEN, "nothing would show of ws"),
+        (build(), SEEN | {"ordinary": 3}, Status.UNPROVEN, "3 of the ordinary launches differ"),
+        (build("act"), {"not_launchable": "a mailbox"}, Status.UNPROVEN, "not launched: a mailbox"),
+        (build(), {"failed": "no answer within 60 s"}, Status.UNPROVEN, "the launch failed: no answer"),
+        (build(status=Status.UNPROVEN), {"not_here": "no driver"}, Status.UNPROVEN, "not run here: no driver"),
+        (build(isa="ptx"), SHOWN, Status.REFUTED, "nobody the machine code that the driver makes of it"),
+    ],
+)  # fmt: skip
+def test_both_are_said(one: Build, seen: Any, status: Status, words: str):
+    outcome = beside_neighbours(EXACT, one, seen)
+    assert outcome.status is status
+    assert words in outcome.said
+    assert bool(outcome.findings) is (status is Status.REFUTED)
+
+
+@pytest.mark.parametrize(
+    ("one", "seen", "fires"),
+    [
+        # Each pair differs in one thing: what the audit named, or what the launches did.
+        (build(), SHOWN, "gpu/missed-by-audit"),
+        (build("act"), SHOWN, "gpu/shown-early-access"),
+        (build("out", "act"), SHOWN, "gpu/shown-early-access"),
+        (build("out"), SHOWN, "gpu/missed-by-audit"),
+        (build("act", status=Status.PROVEN), SHOWN, "gpu/missed-by-audit"),
+        (build(isa="ptx"), SHOWN, "gpu/shown-early-access"),
+        (build(), SEEN, None),
+        (build("act"), SEEN, None),
+        (build(), SHOWN | {"ordinary": 1}, None),
+    ],
+)
+def test_a_launch_that_the_audit_did_not_foresee_is_its_defect(one: Build, seen: Any, fires: str | None):
+    found = beside_neighbours(EXACT, one, seen).findings
+    assert [f.rule for f in found] == ([fires] if fires else [])
+    assert all(f.severity is Severity.ERROR and f.where.kernel == "k1" and f.fix and f.why for f in found)
+
+
+def test_the_same_fault_has_the_same_id_whatever_the_delay():
+    first, second = (beside_neighbours(EXACT, build(), SHOWN | {"least_delay_us": d}).findings for d in (2, 100))
+    assert first[0].id == second[0].id
+    assert first[0].id != beside_neighbours(EXACT, build(), SHOWN | {"arguments": ["x"]}).findings[0].id
+
+
+@pytest.mark.parametrize(("contract", "status"), [(EXACT, Status.REFUTED), (SPREAD, Status.UNPROVEN)])
+def test_other_bytes_prove_nothing_where_none_are_promised(contract: KernelContract, status: Status):
+    assert beside_neighbours(contract, build(), SHOWN).status is status
+    assert delayed(contract, build(isa="ptx"), HELD).status is status
+    # What the code says and the launches show needs no promise.
+    assert beside_neighbours(contract, build("act"), SHOWN).status is Status.REFUTED
+
+
+@pytest.mark.parametrize(
+    ("seen", "status", "words"),
+    [
+        (HELD, Status.REFUTED, "1 of 4 sites delayed by 20 µs (after line 12: bar.sync 0; seed 0)"),
+        (STEADY, Status.PROVEN, "160 delayed launches compute the same"),
+        (STEADY | {"undelayed": 2}, Status.UNPROVEN, "2 undelayed launches differ"),
+        (STEADY | {"sites": 0, "launches": 0}, Status.PROVEN, "no instruction that orders threads"),
+        ({"failed": "no answer"}, Status.UNPROVEN, "the launch failed: no answer"),
+    ],
+)
+def test_delays_inside(seen: Any, status: Status, words: str):
+    outcome = delayed(EXACT, build(isa="ptx"), seen)
+    assert outcome.status is status
+    assert words in outcome.said
+    assert rules(outcome) == (["gpu/delayed-inside"] if status is Status.REFUTED else [])
+
+
+def reporting(tool: str, *reports: str) -> list[Any]:
+    return [row | {"errors": len(reports), "reports": list(reports)} if row["tool"] == tool else row for row in QUIET]
+
+
+@pytest.mark.parametrize(
+    ("rows", "status", "words"),
+    [
+        (QUIET, Status.PROVEN, "memcheck, racecheck, initcheck, synccheck report nothing"),
+        (reporting("memcheck", "Invalid __global__ read of size 4"), Status.REFUTED, "memcheck reports Invalid"),
+        (reporting("racecheck", "Error: Race"), Status.UNPROVEN, "racecheck reports Error: Race"),
+        ([*QUIET[:3], {"tool": "synccheck", "not_here": "too slow"}], Status.UNPROVEN, "not run here: too slow"),
+        ([{"not_here": "compute-sanitizer is not installed"}], Status.UNPROVEN, "is not installed"),
+    ],
+)
+def test_the_sanitizer_is_further_evidence(rows: list[Any], status: Status, words: str):
+    outcome = under_sanitizer(EXACT, build(), rows)
+    assert outcome.status is status
+    assert words in outcome.said
+    assert rules(outcome) == ["gpu/sanitizer-report"] * any(row.get("errors") for row in rows)
+
+
+def test_a_false_alarm_is_waived_by_an_id_that_outlives_a_compilation():
+    def report(text: str) -> Any:
+        return under_sanitizer(EXACT, build(), reporting("racecheck", text)).findings[0]
+
+    one = report("Error: Race reported between Write access at k()+0x10 and Read access at k()+0x20 [32 hazards]")
+    other = report("Error: Race reported between Write access at k()+0x30 and Read access at k()+0x90 [8 hazards]")
+    assert one.id == other.id
+    assert one.id != report("Error: Race reported between Read access at k()+0x10 and Write access at k()+0x20").id
+    assert {rule.id for rule in all_rules() if rule.id.startswith("gpu/") and not rule.waivable} == set()
+
+
 class Played:
-    def __init__(self, answers: dict[str, Any]) -> None:
+    """Answers by kernel and kind of launch."""
+
+    def __init__(self, answers: dict[str, Any], tools: list[Any] | None = None) -> None:
         self.answers, self.asked = answers, []
+        self.tools = QUIET if tools is None else tools
 
     def ask(self, request: Any) -> Any:
         if not request:
             return self.answers.get("", MACHINE)
-        assert Path(request["image"]).read_bytes() == b"cubin"
-        self.asked.append((request["kernel"], request["contract"]))
-        return self.answers[request["kernel"]]
+        assert Path(request["image"]).read_bytes() == b"image"
+        self.asked.append((request["what"], request["kernel"], request["contract"]))
+        return self.answers[request["kernel"]] if request["what"] == "neighbour" else STEADY
+
+    def launcher(self) -> Launcher:
+        @contextmanager
+        def opened(folder: Path) -> Iterator[Played]:
+            yield self
+
+        def watched(folder: Path, request: Path) -> list[Any]:
+            asked = json.loads(request.read_text())
+            assert Path(asked["image"]).read_bytes() == b"image"
+            self.asked.append(("sanitizer", asked["kernel"], asked["contract"]))
+            return self.tools
+
+        return Launcher(lambda: "", opened, watched)
 
 
-def crossed(tmp_path: Path, evidence: list[Evidence], observer: Played | None) -> StageResult:
-    tree = SimpleNamespace(read=lambda path, limit: b"cubin")
+def crossed(tmp_path: Path, evidence: list[Evidence], launcher: Launcher, **keys: Any) -> StageResult:
+    def read(path: str, limit: int) -> bytes:
+        if path != "k.cubin":
+            raise ChangeError(path)
+        return b"image"
+
     manifest = SimpleNamespace(kernels=(KernelContract(match="first*"), KernelContract(match="second")))
     context: Any = StageContext(
-        change=SimpleNamespace(head_tree=tree),  # type: ignore[arg-type]
+        change=SimpleNamespace(head_tree=SimpleNamespace(read=read)),  # type: ignore[arg-type]
         policy=None,  # type: ignore[arg-type]
         manifest=manifest,  # type: ignore[arg-type]
         today=date(2026, 11, 29),
         seed=1,
         workdir=tmp_path,
         progress=lambda line: None,
+        **keys,
     )
-
-    @contextmanager
-    def opened(folder: Path) -> Iterator[Played]:
-        assert observer is not None
-        yield observer
-
     # Mangled names are the audit's: what belongs to a contract is what its own obligation rests on.
     settled = tuple(
         Obligation(f"ordering/{match}", "", Status.PROVEN, "", evidence=tuple(e.id for e in evidence if start in e.id))
         for match, start in (("first*", "/_Z5first"), ("second", "/second"))
     )
-    so_far = StageResult(settled, tuple(evidence))
-    return cross_check(context, so_far, opened if observer is not None else None)
+    return cross_check(context, StageResult(settled, tuple(evidence)), launcher)
+
+
+def stands(result: StageResult) -> dict[str, Status]:
+    return {o.id: o.status for o in result.obligations}
 
 
 def test_each_kernel_is_launched_from_the_build_for_this_device(tmp_path: Path):
-    observer = Played({"_Z5first_a": SHOWN, "second": SEEN})
+    played = Played({"_Z5first_a": SHOWN, "second": SEEN})
     evidence = [
         audited("_Z5first_a", "act"),
         audited("_Z5first_b", arch="sm_100a"),
         audited("_Z5first_a", isa="ptx"),
         audited("second"),
     ]
-    result = crossed(tmp_path, evidence, observer)
-    assert [(o.id, o.status) for o in result.obligations] == [
-        ("neighbour/first*", Status.REFUTED),
-        ("neighbour/second", Status.PROVEN),
-    ]
-    assert "shown dynamically at ≥ 5 µs delay, argument act" in result.obligations[0].reason
-    assert [name for name, _ in observer.asked] == ["_Z5first_a", "second"]
-    assert observer.asked[0][1] == {"match": "first*"}
-    assert [e.strength for e in result.evidence] == [Strength.GPU_RUN] * 2
-    assert result.evidence[0].figures["wrong launches at most"] == 200
-    assert result.obligations[0].evidence == (result.evidence[0].id,)
-    (curve,) = series(result.evidence[0])
+    result = crossed(tmp_path, evidence, played.launcher())
+    assert stands(result) == {
+        "neighbour/first*": Status.REFUTED,
+        "delays/first*": Status.PROVEN,
+        "sanitizer/first*": Status.PROVEN,
+        "neighbour/second": Status.PROVEN,
+        "delays/second": Status.UNPROVEN,
+        "sanitizer/second": Status.PROVEN,
+    }
+    reasons = {o.id: o.reason for o in result.obligations}
+    assert "shown dynamically at ≥ 5 µs delay, argument act" in reasons["neighbour/first*"]
+    assert reasons["delays/second"].startswith("not run here: no PTX of it")
+    assert [(what, name) for what, name, _ in played.asked] == [
+        ("neighbour", "_Z5first_a"), ("delays", "_Z5first_a"), ("sanitizer", "_Z5first_a"),
+        ("neighbour", "second"), ("sanitizer", "second"),
+    ]  # fmt: skip
+    assert played.asked[0][2] == {"match": "first*"}
+    assert {e.strength for e in result.evidence} == {Strength.GPU_RUN}
+    first, *_ = result.evidence
+    assert first.figures["wrong launches at most"] == 200
+    obligation = next(o for o in result.obligations if o.id == "neighbour/first*")
+    assert obligation.evidence == (first.id,)
+    assert [f.id for f in result.findings] == list(obligation.findings)
+    (curve,) = series(first)
     assert [(line.name, line.points) for line in curve.lines] == [("late producer", ((0.0, 0.0), (2.0, 200.0)))]
+
+
+def test_a_kernel_that_ships_as_ptx_alone_is_launched_as_the_driver_compiles_it(tmp_path: Path):
+    played = Played({"second": SHOWN})
+    result = crossed(tmp_path, [audited("second", isa="ptx", arch="sm_90")], played.launcher())
+    assert stands(result)["neighbour/second"] is Status.REFUTED
+    assert [f.rule for f in result.findings] == ["gpu/shown-early-access"]
+
+
+def test_what_was_built_here_is_launched_too(tmp_path: Path):
+    played = Played({"second": SEEN})
+    evidence = [audited("second", artifact="built/k.cubin")]
+    result = crossed(tmp_path, evidence, played.launcher(), made={"built/k.cubin": b"image"})
+    assert stands(result)["neighbour/second"] is Status.PROVEN
+    lost = crossed(tmp_path, evidence, played.launcher())
+    assert stands(lost)["neighbour/second"] is Status.UNPROVEN
+    assert "built/k.cubin is not in the head" in next(o.reason for o in lost.obligations if o.id == "neighbour/second")
+
+
+def test_ptx_beside_machine_code_of_the_same_kernel_is_not_launched():
+    code, text, other = (Build(e, ()) for e in (audited("a"), audited("a", isa="ptx"), audited("b", isa="ptx")))
+    assert launchable_builds([text, code, other], (9, 0)) == [code, other]
+    assert launchable_builds([code], (10, 0)) == []
+    assert launchable_builds([Build(audited("a", isa="ptx", arch="sm_80"), ())], (10, 0)) != []
 
 
 @pytest.mark.sass
@@ -138,31 +299,33 @@ def test_a_kernel_inside_a_library_is_taken_out_of_it(tmp_path: Path):
             raise ChangeError(path)
         return archive.read_bytes()
 
-    context: Any = SimpleNamespace(change=SimpleNamespace(head_tree=SimpleNamespace(read=read)))
-    image = crosscheck._image(context, "kernels.zip!h02_ok.cubin")
-    assert image == (folder / "h02_ok/sm_90a.cubin").read_bytes()
-    assert crosscheck._image(context, "kernels.zip!nobody.cubin") is None
-    assert crosscheck._image(context, "built/here.cubin") is None
+    def image(artifact: str) -> bytes | None:
+        head: Any = SimpleNamespace(read=read)
+        return bytes_of(Build(audited("k", artifact=artifact), ()), head, {})
+
+    assert image("kernels.zip!h02_ok.cubin") == (folder / "h02_ok/sm_90a.cubin").read_bytes()
+    assert image("kernels.zip!nobody.cubin") is None
+    assert image("built/here.cubin") is None
 
 
 def test_a_kernel_with_no_build_for_this_device_is_unproven(tmp_path: Path):
-    result = crossed(tmp_path, [audited("second", arch="sm_100a")], Played({}))
-    assert {o.status for o in result.obligations} == {Status.UNPROVEN}
-    assert all(o.reason.startswith("not run here: no audited machine code for NVIDIA H200") for o in result.obligations)
+    result = crossed(tmp_path, [audited("second", arch="sm_100a")], Played({}).launcher())
+    assert set(stands(result).values()) == {Status.UNPROVEN}
+    assert all(o.reason.startswith("not run here: no ") for o in result.obligations)
 
 
 @pytest.mark.parametrize("answer", [{"not_here": "no usable CUDA driver"}, {"failed": "the worker ended"}])
-def test_without_a_device_one_obligation_says_so(tmp_path: Path, answer: Any):
-    (obligation,) = crossed(tmp_path, [audited("second")], Played({"": answer})).obligations
-    assert (obligation.id, obligation.status) == ("neighbour", Status.UNPROVEN)
-    assert obligation.reason.startswith("not run here: ")
+def test_without_a_device_every_family_says_so(tmp_path: Path, answer: Any):
+    result = crossed(tmp_path, [audited("second")], Played({"": answer}).launcher())
+    assert stands(result) == dict.fromkeys(("neighbour", "delays", "sanitizer"), Status.UNPROVEN)
+    assert all(o.reason.startswith("not run here: ") for o in result.obligations)
 
 
-def test_where_a_package_or_a_device_is_missing_no_process_is_started(tmp_path: Path, monkeypatch: Any):
-    monkeypatch.setattr(crosscheck, "_lacking", lambda: "this machine has no NVIDIA device")
-    (obligation,) = crossed(tmp_path, [audited("second")], None).obligations
-    assert obligation.reason == "not run here: this machine has no NVIDIA device"
+def test_where_a_package_or_a_device_is_missing_no_process_is_started(tmp_path: Path):
+    lacking = replace(HERE, lacking=lambda: "this machine has no NVIDIA device")
+    result = crossed(tmp_path, [audited("second")], lacking)
+    assert {o.reason for o in result.obligations} == {"not run here: this machine has no NVIDIA device"}
 
 
-def test_what_was_not_audited_is_not_crossed(tmp_path: Path):
+def test_what_was_not_audited_is_not_crossed():
     assert cross_check(SimpleNamespace(manifest=None), StageResult()) == StageResult()  # type: ignore[arg-type]

@@ -83,6 +83,13 @@ class Buffer:
         """Bytes, a multiple of 16."""
         return len(self.values[0])
 
+    def contents(self, which: int, addresses: Mapping[str, int]) -> bytes:
+        """The true (0) or previous (1) values; a pointer table's offsets as addresses of what it points into."""
+        raw = self.values[which]
+        if self.table is None:
+            return raw
+        return (np.frombuffer(raw, "<u8") + np.uint64(addresses[self.table])).tobytes()
+
     @property
     def window(self) -> int:
         """Bytes at the start that hold every difference between the true and the previous values, a multiple of 16."""

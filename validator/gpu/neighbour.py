@@ -30,7 +30,7 @@ from validator.manifest.contract import Role
 
 __all__ = ["DELAYS_US", "LAUNCHES", "Observation", "Trial", "differing", "observe"]
 
-DELAYS_US = (0, 2, 5, 20, 100)
+DELAYS_US = (0, 2, 5, 20, 100, 200)
 LAUNCHES = 200
 """For every delay."""
 
@@ -180,12 +180,9 @@ class _Stage:
         return buffer.published or buffer.guarded_by in self._buffers
 
     def _stored(self, buffer: Buffer, which: int) -> int:
-        """Address of a copy of the true (0) or previous (1) values; offsets into a table's target become addresses."""
-        raw = buffer.values[which]
-        if buffer.table is not None:
-            raw = (np.frombuffer(raw, "<u8") + np.uint64(self._live[buffer.table])).tobytes()
+        """Address of a copy of the true (0) or previous (1) values."""
         address = self._device.allocate(buffer.size)
-        self._device.upload(address, raw)
+        self._device.upload(address, buffer.contents(which, self._live))
         return address
 
     def _regions(self, rows: Iterable[tuple[str, int, int]]) -> _Regions:

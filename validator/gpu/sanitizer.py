@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -42,8 +42,13 @@ class Sanitized:
         )
 
 
-def sanitized(command: Sequence[str], tool: Tool, seconds: float = 120.0) -> Sanitized | NotHere:
-    """Run `command` under a tool. `NotHere` where there is no tool, no device, or no summary came of it."""
+def sanitized(
+    command: Sequence[str], tool: Tool, seconds: float = 120.0, environment: Mapping[str, str] | None = None
+) -> Sanitized | NotHere:
+    """Run `command` under a tool. `NotHere` where there is no tool, no device, or no summary came of it.
+
+    `environment`: all that the command sees; None: what this process does.
+    """
     program = shutil.which("compute-sanitizer")
     if program is None:
         return NotHere("compute-sanitizer is not installed")
@@ -55,6 +60,7 @@ def sanitized(command: Sequence[str], tool: Tool, seconds: float = 120.0) -> San
             errors="replace",
             timeout=seconds,
             check=False,
+            env=environment,
         )
     except subprocess.TimeoutExpired:
         return NotHere(f"compute-sanitizer {tool} took longer than {seconds:g} s")

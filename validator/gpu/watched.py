@@ -11,7 +11,7 @@ import selectors
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from validator.errors import ValidatorError
@@ -24,9 +24,12 @@ _LONGEST_LINE = 1 << 24
 class Watched:
     """`command` as a process that answers requests; use it in a `with` block."""
 
-    def __init__(self, command: Sequence[str], seconds: float) -> None:
-        """`seconds`: how long one answer may take; the first one of a process includes its start."""
-        self._command, self._seconds = list(command), seconds
+    def __init__(self, command: Sequence[str], seconds: float, environment: Mapping[str, str] | None = None) -> None:
+        """`seconds`: how long one answer may take; the first one of a process includes its start.
+
+        `environment`: all that the process sees; None: what this one does.
+        """
+        self._command, self._seconds, self._environment = list(command), seconds, environment
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Watched:
@@ -59,7 +62,7 @@ class Watched:
     def _running(self) -> subprocess.Popen[bytes]:
         if self._process is None or self._process.poll() is not None:
             pipe = subprocess.PIPE
-            self._process = subprocess.Popen(self._command, stdin=pipe, stdout=pipe, bufsize=0)
+            self._process = subprocess.Popen(self._command, stdin=pipe, stdout=pipe, bufsize=0, env=self._environment)
         return self._process
 
     def _line(self, process: subprocess.Popen[bytes]) -> bytes | None:

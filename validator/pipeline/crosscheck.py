@@ -1,37 +1,78 @@
-"""What the ordering audit says of a kernel, held against launches of it behind a neighbour on a GPU.
+"""What the ordering audit says of a kernel, held against launches of it on a GPU.
 
-One obligation a kernel, `neighbour/KERNEL`. A fault that both show is refuted twice; one that launches show and the
-audit did not find is a defect of the audit, and said to be; one that no delay shows is not disproved. Where nothing can
-be launched the obligation is unproven with the reason.
+Three obligations a kernel: `neighbour/KERNEL` (behind a late producer, publisher and reader), `delays/KERNEL` (with its
+own threads held up) and `sanitizer/KERNEL` (under compute-sanitizer). A fault that audit and launches show is refuted
+twice; one that launches show and the audit did not find is a defect of the audit, and said to be; one that no delay
+shows is not disproved. Where nothing can be launched each is unproven with the reason.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from validator.change.model import ChangeError
 from validator.manifest.contract import KernelContract
+from validator.pipeline.audited import Build, audited, bytes_of, launchable_builds, texts
+from validator.pipeline.launched import (
+    Answer,
+    Outcome,
+    beside_neighbours,
+    delayed,
+    not_launched,
+    under_sanitizer,
+    worst_of,
+)
 from validator.stage import StageContext
-from validator.verdict.model import Evidence, Obligation, StageResult, Status, Strength
+from validator.verdict.model import Evidence, Finding, Obligation, StageResult, Status, Strength
 
-__all__ = ["FAMILY", "STATEMENT", "Observer", "cross_check", "judged"]
+__all__ = ["FAMILIES", "FAMILY", "STATEMENT", "Launcher", "Observer", "cross_check"]
 
-FAMILY = "neighbour"
-STATEMENT = "behind a late producer and a late reader, every kernel computes what it computes alone"
-_SECONDS = 60.0
-"""For one kernel; the first also starts the process."""
-_LARGEST = 512 << 20
+_SECONDS = 120.0
+"""For one kernel in one way; the first also starts the process."""
 _PASSED = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH")
 """What the observer's process is told of the environment."""
 
-Answer = Mapping[str, Any]
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """One kind of obligation."""
+
+    name: str
+    statement: str
+    """Of every kernel."""
+    denial: str
+    gap: str
+    """What no launch of this kind shows."""
+
+
+NEIGHBOUR = Family(
+    "neighbour",
+    "behind a late producer and a late reader, every kernel computes what it computes alone",
+    "computes something else behind a late producer or a late reader than alone",
+    "faults that need other neighbours, sizes or delays than these",
+)
+DELAYS = Family(
+    "delays",
+    "with some of its threads held up at its synchronisation, every kernel computes what it computes alone",
+    "computes something else with some of its threads held up",
+    "faults that need other delays, seeds or sizes than these",
+)
+SANITIZER = Family(
+    "sanitizer",
+    "compute-sanitizer reports nothing of a launch of any kernel",
+    "does what compute-sanitizer reports",
+    "launches of other sizes than this one, and what the tools do not watch (early accesses among it)",
+)
+FAMILIES = (NEIGHBOUR, DELAYS, SANITIZER)
+FAMILY, STATEMENT = NEIGHBOUR.name, NEIGHBOUR.statement
 
 
 class Observer(Protocol):
@@ -41,209 +82,203 @@ class Observer(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class _Audited:
-    """What the audit of one kernel's machine code found."""
+class Launcher:
+    """How this machine launches. Tests hand in their own."""
 
-    evidence: Evidence
-    early: tuple[str, ...]
-    """Arguments that are touched early without leave."""
-
-    @property
-    def name(self) -> str:
-        return str(self.evidence.figures["kernel"])
-
-    @property
-    def artifact(self) -> str:
-        return str(self.evidence.figures["artifact"])
-
-    @property
-    def arch(self) -> str:
-        return str(self.evidence.figures["arch"])
-
-
-def cross_check(
-    context: StageContext, so_far: StageResult, observer: Callable[[Path], Any] | None = None
-) -> StageResult:
-    """Launch what was audited. `observer`: opens one for a folder, as a context manager (tests hand in their own)."""
-    manifest = context.manifest
-    if manifest is None or not manifest.kernels or not any(o.id.startswith("ordering") for o in so_far.obligations):
-        return StageResult()  # nothing was audited
-    if observer is None and (lacking := _lacking()):
-        return _not_run(lacking)
-    with (_observer if observer is None else observer)(context.workdir) as asked:
-        machine = asked.ask({})
-        if reason := machine.get("not_here") or machine.get("failed"):
-            return _not_run(str(reason))
-        context.progress(f"{FAMILY}: launching kernels on {machine['device']}")
-        results = [_kernel(context, contract, _of(contract, so_far), asked, machine) for contract in manifest.kernels]
-    return StageResult(tuple(o for o, _ in results), tuple(e for _, found in results for e in found))
+    lacking: Callable[[], str]
+    """Why nothing can be launched, as far as can be seen without starting a driver."""
+    opened: Callable[[Path], Any]
+    """An `Observer` for a folder, as a context manager."""
+    watched: Callable[[Path, Path], list[Answer]]
+    """One launch of a request's file under every tool of compute-sanitizer, in a folder."""
 
 
 def _lacking() -> str:
-    """Why nothing can be launched here, as far as can be seen without starting a driver."""
     from validator.run.adapters import ADAPTERS
 
     return ADAPTERS["cuda"].lacking()
 
 
+def _environment(folder: Path) -> dict[str, str]:
+    known = {name: os.environ[name] for name in _PASSED if name in os.environ}
+    return {**known, "HOME": str(folder), "TMPDIR": str(folder)}
+
+
+_PROGRAM = (sys.executable, "-m", "validator.pipeline.observer")
+
+
 @contextmanager
-def _observer(folder: Path) -> Iterator[Observer]:
+def _opened(folder: Path) -> Iterator[Observer]:
     from validator.gpu.watched import Watched
 
-    environment = [f"{name}={os.environ[name]}" for name in _PASSED if name in os.environ]
-    command = [
-        "/usr/bin/env",
-        "-i",
-        *environment,
-        f"HOME={folder}",
-        sys.executable,
-        "-m",
-        "validator.pipeline.observer",
-    ]
-    with Watched(command, _SECONDS) as watched:
+    with Watched(_PROGRAM, _SECONDS, _environment(folder)) as watched:
         yield watched
+
+
+def _watched(folder: Path, request: Path) -> list[Answer]:
+    from validator.gpu.driver import NotHere
+    from validator.gpu.sanitizer import TOOLS, Tool, sanitized
+
+    def one(tool: Tool) -> Answer:
+        said = sanitized([*_PROGRAM, str(request)], tool, _SECONDS, _environment(folder))
+        if isinstance(said, NotHere):
+            return {"tool": tool, "not_here": said.reason}
+        return {"tool": tool, "errors": said.errors, "reports": list(said.reports)}
+
+    with ThreadPoolExecutor(len(TOOLS)) as pool:
+        return list(pool.map(one, TOOLS))
+
+
+HERE = Launcher(_lacking, _opened, _watched)
+
+
+def cross_check(context: StageContext, so_far: StageResult, launcher: Launcher = HERE) -> StageResult:
+    """Launch what was audited."""
+    manifest = context.manifest
+    if manifest is None or not manifest.kernels or not any(o.id.startswith("ordering") for o in so_far.obligations):
+        return StageResult()  # nothing was audited
+    if lacking := launcher.lacking():
+        return _not_run(lacking)
+    with launcher.opened(context.workdir) as observer:
+        machine = observer.ask({})
+        if reason := machine.get("not_here") or machine.get("failed"):
+            return _not_run(str(reason))
+        context.progress(f"{FAMILY}: launching kernels on {machine['device']}")
+        session = _Session(context, launcher, observer, machine)
+        parts = [p for contract in manifest.kernels for p in session.settled(contract, audited(contract, so_far))]
+    findings = dict.fromkeys(finding for _, _, found in parts for finding in found)
+    return StageResult(tuple(o for o, _, _ in parts), tuple(e for _, own, _ in parts for e in own), tuple(findings))
 
 
 def _not_run(reason: str) -> StageResult:
     told = f"not run here: {reason}"
-    return StageResult((Obligation(FAMILY, STATEMENT, Status.UNPROVEN, told),))
+    return StageResult(tuple(Obligation(f.name, f.statement, Status.UNPROVEN, told) for f in FAMILIES))
 
 
-def _of(contract: KernelContract, so_far: StageResult) -> list[_Audited]:
-    """Audits of machine code that settled the obligation of this contract."""
-    own = {e for o in so_far.obligations if o.id == f"ordering/{contract.match}" for e in o.evidence}
-    found = []
-    for evidence in so_far.evidence:
-        if evidence.id in own and evidence.kind == "ordering-audit" and evidence.figures["isa"] == "sass":
-            rows = (row for row in evidence.details.get("early", ()) if not row["allowed"])
-            names = (name.rpartition(".")[2] for row in rows for name in row["memory"].split(" or ") if name)
-            found.append(_Audited(evidence, tuple(dict.fromkeys(names))))
-    return found
+Part = tuple[Obligation, list[Evidence], tuple[Finding, ...]]
+Asked = Callable[[Build], tuple[Outcome, Answer]]
 
 
-def _kernel(
-    context: StageContext, contract: KernelContract, audited: Iterable[_Audited], observer: Observer, machine: Answer
-) -> tuple[Obligation, list[Evidence]]:
-    """Every build of one kernel that this device runs."""
-    major, minor = machine["capability"]
-    fitting = [a for a in audited if a.arch.rstrip("af") == f"sm_{major}{minor}"]
-    outcomes: list[tuple[Status, str]] = []
-    evidence = []
-    for one in fitting:
-        answer = _asked(context, contract, one, observer)
-        status, said = judged(one.evidence.status, one.early, answer)
-        outcomes.append((status, said))
-        if "shown" in answer:
-            evidence.append(_evidence(one, machine, answer, status, said))
-    if not outcomes:
-        outcomes = [(Status.UNPROVEN, f"not run here: no audited machine code for {machine['device']}")]
-    order = (Status.REFUTED, Status.UNPROVEN, Status.PROVEN)
-    status, said = min(outcomes, key=lambda outcome: order.index(outcome[0]))
-    obligation = Obligation(
-        f"{FAMILY}/{contract.match}",
-        f"{contract.match}: {STATEMENT.replace('every kernel computes what it', 'it computes what it')}",
-        status,
-        said,
-        evidence=tuple(e.id for e in evidence),
-        strength=Strength.GPU_RUN if evidence else None,
-        denial=f"{contract.match} computes something else behind a late producer or a late reader than alone",
-    )
-    return obligation, evidence
+@dataclass(frozen=True, slots=True)
+class _Session:
+    """A device that answers, and the change whose kernels it launches."""
+
+    context: StageContext
+    launcher: Launcher
+    observer: Observer
+    machine: Answer
+
+    def settled(self, contract: KernelContract, builds: Sequence[Build]) -> Iterator[Part]:
+        """Every kind of launch of one kernel."""
+        capability = self.machine["capability"]
+        launchable, written = launchable_builds(builds, capability), texts(builds, capability)
+        device = self.machine["device"]
+        nothing, no_text = f"no audited build for {device}", f"no PTX of it that the driver of {device} compiles"
+        yield self._part(NEIGHBOUR, contract, launchable, nothing, lambda build: self._beside(contract, build))
+        yield self._part(DELAYS, contract, written, no_text, lambda build: self._delayed(contract, build))
+        yield self._part(SANITIZER, contract, launchable, nothing, lambda build: self._watched(contract, build))
+
+    def _part(
+        self, family: Family, contract: KernelContract, builds: Iterable[Build], nothing: str, asked: Asked
+    ) -> Part:
+        outcomes, evidence = [], []
+        for build in builds:
+            outcome, answer = asked(build)
+            outcomes.append(outcome)
+            if outcome.ran:
+                evidence.append(self._evidence(family, build, outcome, answer))
+        told = worst_of(outcomes or [Outcome(Status.UNPROVEN, f"not run here: {nothing}")])
+        obligation = Obligation(
+            f"{family.name}/{contract.match}",
+            f"{contract.match}: {family.statement}",
+            told.status,
+            told.said,
+            evidence=tuple(e.id for e in evidence),
+            findings=tuple(f.id for f in told.findings),
+            strength=Strength.GPU_RUN if evidence else None,
+            denial=f"{contract.match} {family.denial}",
+        )
+        return obligation, evidence, told.findings
+
+    def _beside(self, contract: KernelContract, build: Build) -> tuple[Outcome, Answer]:
+        with self._request("neighbour", contract, build) as request:
+            answer = request if not_launched(request) else self.observer.ask(request)
+        return beside_neighbours(contract, build, answer), answer
+
+    def _delayed(self, contract: KernelContract, build: Build) -> tuple[Outcome, Answer]:
+        with self._request("delays", contract, build) as request:
+            answer = request if not_launched(request) else self.observer.ask(request)
+        return delayed(contract, build, answer), answer
+
+    def _watched(self, contract: KernelContract, build: Build) -> tuple[Outcome, Answer]:
+        with self._request("once", contract, build) as request:
+            if not_launched(request):
+                rows: list[Answer] = [request]
+            else:
+                file = Path(request["image"]).with_suffix(".json")
+                file.write_text(json.dumps(request))
+                rows = self.launcher.watched(self.context.workdir, file)
+                file.unlink()
+        return under_sanitizer(contract, build, rows), {"tools": rows}
+
+    @contextmanager
+    def _request(self, what: str, contract: KernelContract, build: Build) -> Iterator[Mapping[str, Any]]:
+        """What to launch, in a file of this run; or why there is nothing."""
+        image = bytes_of(build, self.context.change.head_tree, self.context.made)
+        if image is None:
+            yield {"not_launchable": f"{build.artifact} is not in the head"}
+            return
+        with tempfile.NamedTemporaryFile(dir=self.context.workdir, suffix=f".{build.isa}") as file:
+            file.write(image)
+            file.flush()
+            table = contract.model_dump(mode="json", exclude_defaults=True)
+            yield {"what": what, "image": file.name, "kernel": build.name, "contract": table}
+
+    def _evidence(self, family: Family, build: Build, outcome: Outcome, answer: Answer) -> Evidence:
+        curves = [_curve(answer)] if family is NEIGHBOUR else []
+        return Evidence(
+            id=f"{family.name}/{build.artifact}/{build.arch}/{build.name}",
+            kind=family.name,
+            strength=Strength.GPU_RUN,
+            summary=f"{build.name} of {build.artifact} on {self.machine['device']}: {outcome.said}",
+            status=outcome.status,
+            inputs=dict(build.evidence.inputs),
+            figures={
+                "kernel": build.name,
+                "arch": build.arch,
+                "isa": build.isa.value,
+                "device": str(self.machine["device"]),
+                "CUDA driver version": int(self.machine["cuda"]),
+                **(_neighbours(answer) if family is NEIGHBOUR else {}),
+            },
+            not_covered=(family.gap,),
+            details={**answer, "series": curves},
+        )
 
 
-def _asked(context: StageContext, contract: KernelContract, one: _Audited, observer: Observer) -> Answer:
-    """The observer's answer about one build."""
-    image = _image(context, one.artifact)
-    if image is None:
-        return {"not_launchable": f"{one.artifact} is not in the head"}
-    with tempfile.NamedTemporaryFile(dir=context.workdir, suffix=".cubin") as file:
-        file.write(image)
-        file.flush()
-        table = contract.model_dump(mode="json", exclude_defaults=True)
-        answer: Answer = observer.ask({"image": file.name, "kernel": one.name, "contract": table})
-    return answer
-
-
-def _image(context: StageContext, artifact: str) -> bytes | None:
-    """The cubin of an audited artifact: a file of the head, or a piece of one (`file!member`).
-
-    None where it is neither, as what a build made here.
-    """
-    file, _, member = artifact.partition("!")
-    try:
-        data = context.change.head_tree.read(file, _LARGEST)
-    except ChangeError:
-        return None
-    if not member:
-        return data
-    from validator.binary.containers import Found, find_binaries
-    from validator.binary.tools import Tools
-
-    pieces = (piece for piece in find_binaries(data, file, Tools.find()) if isinstance(piece, Found))
-    return next((piece.data for piece in pieces if piece.artifact == artifact), None)
-
-
-def judged(static: Status, early: tuple[str, ...], seen: Answer) -> tuple[Status, str]:
-    """What the audit (its status, and what it found to be touched early) and the launches say together."""
-    refuted = static is Status.REFUTED and bool(early)
-    before = f"refuted statically ({', '.join(early)})" if refuted else "no early access found statically"
-    for key, words in (
-        ("not_launchable", "not launched"),
-        ("failed", "the launch failed"),
-        ("not_here", "not run here"),
-    ):
-        if key in seen:
-            return Status.UNPROVEN, f"{before}; {words}: {seen[key]}"
-    if seen["ordinary"]:
-        said = f"{seen['ordinary']} of the ordinary launches differ from one another, so that a delay proves nothing"
-        return Status.UNPROVEN, f"{before}; {said}"
-    if seen["shown"]:
-        named = ", ".join(seen["arguments"])
-        shown = f"shown dynamically at ≥ {seen['least_delay_us']} µs delay, argument {named}"
-        if refuted and set(seen["arguments"]) <= set(early):
-            return Status.REFUTED, f"{before}, {shown}"
-        missed = ", ".join(n for n in seen["arguments"] if n not in early) or named
-        return Status.REFUTED, f"{before}, {shown}: that the audit missed {missed} is a defect of the audit, report it"
-    blind = f"; nothing would show of {', '.join(seen['blind'])}, which reach no result" if seen["blind"] else ""
-    if refuted:
-        return Status.UNPROVEN, f"{before}, no delay showed it{blind}"
-    return Status.PROVEN, f"{before}, and no delay showed one{blind}"
-
-
-def _evidence(one: _Audited, machine: Answer, answer: Answer, status: Status, said: str) -> Evidence:
+def _neighbours(answer: Answer) -> dict[str, int | str]:
     from validator.gpu.neighbour import DELAYS_US, LAUNCHES
 
-    most = max((*answer["late_producer"], *answer["late_reader"], *answer["publisher"]), default=0)
-    return Evidence(
-        id=f"{FAMILY}/{one.artifact}/{one.arch}/{one.name}",
-        kind="neighbour",
-        strength=Strength.GPU_RUN,
-        summary=f"{one.name} of {one.artifact} behind a neighbour on {machine['device']}: {said}",
-        status=status,
-        inputs=dict(one.evidence.inputs),
-        figures={
-            "kernel": one.name,
-            "arch": one.arch,
-            "device": str(machine["device"]),
-            "CUDA driver version": int(machine["cuda"]),
-            "delays": ", ".join(f"{delay} µs" for delay in DELAYS_US),
-            "launches of each": LAUNCHES,
-            "wrong launches at most": most,
-        },
-        not_covered=("faults that need other neighbours, sizes or delays than these",),
-        details={**answer, "series": [_curve(answer, DELAYS_US, LAUNCHES)]},
-    )
+    return {
+        "delays": ", ".join(f"{delay} µs" for delay in DELAYS_US),
+        "launches of each": LAUNCHES,
+        "wrong launches at most": max(
+            (*answer["late_producer"], *answer["late_reader"], *answer["publisher"]), default=0
+        ),
+    }
 
 
-def _curve(answer: Answer, delays: Sequence[int], launches: int) -> dict[str, Any]:
+def _curve(answer: Answer) -> dict[str, Any]:
     """Wrong launches over the delay, for the summary's picture (`validator.report.story`)."""
+    from validator.gpu.neighbour import DELAYS_US, LAUNCHES
+
     kinds = (("late_producer", "late producer"), ("late_reader", "late reader"), ("publisher", "publisher"))
     return {
-        "title": f"Wrong launches behind a neighbour, of {launches} at each delay",
+        "title": f"Wrong launches behind a neighbour, of {LAUNCHES} at each delay",
         "x": "delay, µs",
         "y": "wrong launches",
         "lines": [
-            {"name": name, "points": [list(point) for point in zip(delays, answer[key], strict=False)]}
+            {"name": name, "points": [list(point) for point in zip(DELAYS_US, answer[key], strict=False)]}
             for key, name in kinds
             if answer[key]
         ],

@@ -13,9 +13,9 @@ from validator.stage import Store
 from validator.verdict.compute import compute, verdict_reason
 from validator.verdict.result import CheckResult
 
-__all__ = ["STAGE", "isolate"]
+__all__ = ["isolate"]
 
-STAGE = next(entry for entry in STAGES if entry.name == "isolation/proof")
+_STAGES = [entry for entry in STAGES if entry.name in ("isolation/shipped-kernels-built", "isolation/proof")]
 
 
 def isolate(
@@ -31,7 +31,7 @@ def isolate(
     `kernels`: folders of kernels as built at the base and at the head. Raises `ChangeError` where one is none.
     """
     built = (FolderTree(kernels[0]), FolderTree(kernels[1])) if kernels else None
-    result = check(options, progress=progress, stages=[STAGE], store=store, kernels=built, debug=debug)
+    result = check(options, progress=progress, stages=_STAGES, store=store, kernels=built, debug=debug)
     kept = tuple(o for o in result.obligations if o.id.startswith("isolation"))
     return replace(
         result,

@@ -42,6 +42,12 @@ STAGES = (
         "which files are touched",
     ),
     Entry(
+        "isolation/shipped-kernels-built",
+        "validator.build.shipped:run",
+        "kernels that already shipped can be built at the base and at the head",
+        "building kernels that already shipped",
+    ),
+    Entry(
         "isolation/proof",
         "validator.isolation.proof:run",
         "with the switch off, everything does what it did before",

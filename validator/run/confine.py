@@ -71,10 +71,13 @@ _OWNERS = (("fcntl", (8, 10, 15)), ("ioctl", (0x8901, 0x8902)))
 """F_SETOWN, F_SETSIG, F_SETOWN_EX, FIOSETOWN, SIOCSPGRP, as second argument: the kernel then signals somebody else."""
 
 
-def confine(limits: dict[str, int], readable: list[str], writable: list[str], device: bool = False) -> dict[str, str]:
+def confine(
+    limits: dict[str, int], readable: list[str], writable: list[str], device: bool = False, programs: bool = False
+) -> dict[str, str]:
     """Everything this machine offers; what is in force, by name. Call once, single-threaded.
 
-    `device`: NVIDIA's driver makes a local socket when it starts (and finds nobody to connect it to).
+    `device`: NVIDIA's driver makes a local socket when it starts (and finds nobody to connect it to). `programs`: it
+    may start what is `readable`, and what it starts is confined likewise.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(PR_SET_PDEATHSIG, 9, 0, 0, 0)
@@ -83,7 +86,7 @@ def confine(limits: dict[str, int], readable: list[str], writable: list[str], de
     _drop_capabilities(libc)
     done["no-new-privileges"] = _ok(libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
     done["files"] = _landlock(libc, readable, writable)
-    done["system-calls"] = _seccomp(libc, device)
+    done["system-calls"] = _seccomp(libc, device, programs)
     return done
 
 

@@ -153,4 +153,5 @@ class Process:
 def _settings(adapter: Adapter, limits: Limits) -> list[str]:
     """What the worker must see of the machine, and its limits."""
     seen = [f"read={path}" for path in adapter.readable] + [f"write={path}" for path in adapter.open_files]
-    return [*seen, *(["device=yes"] if adapter.gpu else []), *limits.arguments(adapter)]
+    flags = [f"{name}=yes" for name, on in (("device", adapter.gpu), ("programs", adapter.programs)) if on]
+    return [*seen, *flags, *limits.arguments(adapter)]

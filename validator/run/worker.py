@@ -273,8 +273,9 @@ def main() -> None:
     pairs = [(name, value) for name, _, value in (setting.partition("=") for setting in settings)]
     readable += [value for name, value in pairs if name == "read"]
     writable = [home, *(value for name, value in pairs if name == "write")]
-    limits = {name: int(value) for name, value in pairs if name not in ("read", "write", "device")}
-    done = confinement.confine(limits, readable, writable, device=("device", "yes") in pairs)
+    limits = {name: int(value) for name, value in pairs if name not in ("read", "write", "device", "programs")}
+    may = {name: (name, "yes") in pairs for name in ("device", "programs")}
+    done = confinement.confine(limits, readable, writable, **may)
     ctypes.util.find_library = lambda name: None  # it would start ldconfig, which ends this process
     worker = Worker(channel, connection, [int(pool) for pool in pools.split(",")], tree)
     worker.send(channel.Kind.READY, 0, ["\n".join(f"{k}={v}" for k, v in done.items()).encode()])

@@ -20,6 +20,7 @@ This file is the gate's side: which adapters there are, and whether they can wor
 from __future__ import annotations
 
 import os
+import sysconfig
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
@@ -33,6 +34,8 @@ _DEVICE_NODES = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "
                  "/dev/nvidia-caps", *(f"/dev/nvidia{ordinal}" for ordinal in range(16)))  # fmt: skip
 _DRIVER_FILES = ("/proc/driver/nvidia", "/proc/devices", "/proc/self", "/proc/sys/vm", "/sys/module/nvidia",
                  "/sys/bus/pci", "/etc/alternatives", "/usr/local/cuda", "/usr/local/nvidia")  # fmt: skip
+
+_PROGRAMS = ("/bin", "/sbin", "/usr/bin", "/usr/sbin", "/usr/libexec", "/usr/include", "/etc/alternatives")
 
 _DRIVER_WRITES = ("/proc/self",)
 """The worker's own process: the driver names its threads there."""
@@ -53,6 +56,8 @@ class Adapter:
     """It runs compiled kernels: the target is `path:kernel`, and calls carry their launch."""
     gpu: bool = False
     """The worker sees NVIDIA's device nodes and has no limit on its address space, which the driver fills."""
+    programs: bool = False
+    """Its worker may start programs, each confined as it is: kernels that compile themselves when they are called."""
     reserve: int = 0
     """Bytes of address space that its libraries take for themselves (code, thread pools), beyond the limit."""
     prepares: bool = False
@@ -75,7 +80,7 @@ class Adapter:
     @property
     def readable(self) -> tuple[str, ...]:
         """Files and folders that the worker may read besides what every worker may."""
-        return _DRIVER_FILES if self.gpu else ()
+        return (*(_DRIVER_FILES if self.gpu else ()), *(_compilers() if self.programs else ()))
 
     def lacking(self, found: Callable[[str], bool] = lambda name: find_spec(name) is not None) -> str:
         """Why it cannot work on this machine; empty when it can, as far as can be seen from outside."""
@@ -89,6 +94,11 @@ class Adapter:
         return ""
 
 
+def _compilers() -> tuple[str, ...]:
+    """What a host compiler reads, and this interpreter's headers."""
+    return (*_PROGRAMS, sysconfig.get_paths()["include"])
+
+
 def _exists(module: str) -> bool:
     try:
         return find_spec(module) is not None
@@ -98,6 +108,7 @@ def _exists(module: str) -> bool:
 
 _TORCH = ("torch", "typing_extensions", "filelock", "sympy", "mpmath", "networkx", "jinja2", "markupsafe", "fsspec")
 _TORCH_OPTIONAL = ("torchgen", "functorch", "nvidia", "triton", "setuptools", "cusparselt", "nvshmem")
+_CUTLASS = ("cutlass", "nvidia_cutlass_dsl", "cuda", "google")
 _OURS = ("validator", "pydantic", "pydantic_core", "annotated_types", "typing_extensions", "typing_inspection")
 
 ADAPTERS: dict[str, Adapter] = {
@@ -106,7 +117,7 @@ ADAPTERS: dict[str, Adapter] = {
         Adapter("numpy", "numpy"),
         Adapter("torch", "torch", (*_NUMPY, *_TORCH), _TORCH_OPTIONAL, reserve=12 << 30, extra="pip install torch"),
         Adapter(
-            "torch-cuda", "torch", (*_NUMPY, *_TORCH), _TORCH_OPTIONAL, gpu=True,
+            "torch-cuda", "torch", (*_NUMPY, *_TORCH), (*_TORCH_OPTIONAL, *_CUTLASS), gpu=True, programs=True,
             extra="pip install torch",
         ),
         Adapter(

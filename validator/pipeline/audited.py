@@ -1,0 +1,90 @@
+"""Builds of a change's kernels that the ordering audit has read, and their bytes: what can be launched on a device."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from validator.change.model import ChangeError, Tree
+from validator.manifest.contract import KernelContract
+from validator.ordering.architecture import serves
+from validator.ordering.program import Isa
+from validator.verdict.model import Evidence, Location, StageResult
+
+__all__ = ["Build", "audited", "bytes_of", "launchable_builds", "texts"]
+
+_LARGEST = 512 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Build:
+    """One build of a kernel, and what the audit found in it."""
+
+    evidence: Evidence
+    early: tuple[str, ...]
+    """Arguments that are touched early without leave."""
+
+    @property
+    def name(self) -> str:
+        return str(self.evidence.figures["kernel"])
+
+    @property
+    def artifact(self) -> str:
+        return str(self.evidence.figures["artifact"])
+
+    @property
+    def arch(self) -> str:
+        return str(self.evidence.figures["arch"])
+
+    @property
+    def isa(self) -> Isa:
+        return Isa(str(self.evidence.figures["isa"]))
+
+    @property
+    def where(self) -> Location:
+        return Location(self.artifact, kernel=self.name)
+
+    def runs_on(self, capability: Sequence[int]) -> bool:
+        """On a device of this compute capability; PTX where its driver's compiler takes it."""
+        return serves(self.isa, self.arch, "sm_{}{}a".format(*capability))
+
+
+def audited(contract: KernelContract, so_far: StageResult) -> list[Build]:
+    """Audits that settled the obligation of this contract."""
+    own = {e for o in so_far.obligations if o.id == f"ordering/{contract.match}" for e in o.evidence}
+    found = []
+    for evidence in so_far.evidence:
+        if evidence.id in own and evidence.kind == "ordering-audit":
+            rows = (row for row in evidence.details.get("early", ()) if not row["allowed"])
+            names = (name.rpartition(".")[2] for row in rows for name in row["memory"].split(" or ") if name)
+            found.append(Build(evidence, tuple(dict.fromkeys(names))))
+    return found
+
+
+def launchable_builds(builds: Sequence[Build], capability: Sequence[int]) -> list[Build]:
+    """The machine code for a device; of kernels that have none, the PTX that its driver compiles."""
+    fitting = [b for b in builds if b.runs_on(capability)]
+    code = [b for b in fitting if b.isa is Isa.SASS]
+    named = {b.name for b in code}
+    return [*code, *(b for b in fitting if b.isa is Isa.PTX and b.name not in named)]
+
+
+def texts(builds: Sequence[Build], capability: Sequence[int]) -> list[Build]:
+    """PTX that the driver of a device compiles."""
+    return [b for b in builds if b.isa is Isa.PTX and b.runs_on(capability)]
+
+
+def bytes_of(build: Build, head: Tree, made: Mapping[str, bytes]) -> bytes | None:
+    """A file of the head, what a build made here, or a piece of either (`file!member`); None where it is neither."""
+    file, _, member = build.artifact.partition("!")
+    try:
+        data = made[file] if file in made else head.read(file, _LARGEST)
+    except ChangeError:
+        return None
+    if not member:
+        return data
+    from validator.binary.containers import Found, find_binaries
+    from validator.binary.tools import Tools
+
+    pieces = (piece for piece in find_binaries(data, file, Tools.find()) if isinstance(piece, Found))
+    return next((piece.data for piece in pieces if piece.artifact == build.artifact), None)
