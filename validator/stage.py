@@ -6,7 +6,7 @@ in fakes and every run over the same context gives the same result.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from validator.manifest.model import Manifest
     from validator.policy.model import Policy
 
-__all__ = ["Stage", "StageContext", "Store"]
+__all__ = ["Rebuilt", "Stage", "StageContext", "Store"]
 
 
 class Store(Protocol):
@@ -33,6 +33,26 @@ class Store(Protocol):
     def put(self, key: str, value: bytes) -> bool:
         """Keep a value; whether it is kept now."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuilt:
+    """A kernel source that is older than the change, built for one architecture at the base and at the head."""
+
+    source: str
+    """Path at the base."""
+    arch: str
+    compiler: str = ""
+    """Name and version; empty: it was not built."""
+    base: Mapping[str, bytes] = field(default_factory=dict)
+    """Name, as `kernel.ptx` → content."""
+    head: Mapping[str, bytes] = field(default_factory=dict)
+    same_inputs: bool = False
+    """Nothing that it reads is touched by the change: it was not built."""
+    broken: str = ""
+    """Why it no longer builds at the head; empty: it does."""
+    why: str = ""
+    """Why the two could not be made; empty: they were."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +83,8 @@ class StageContext:
     """Folder that keeps every finished case of every kernel, for a later run to take up; None: nothing is kept."""
     kernels: tuple[Tree, Tree] | None = None
     """Folders of kernels as built at the base and at the head by the same toolchain; None: none were given."""
+    rebuilt: list[Rebuilt] = field(default_factory=list)
+    """Kernels that already shipped, as made at both sides: `validator.build.shipped` fills this, the proof reads it."""
     store: Store | None = None
     """Results of earlier runs, kept by what they were made from; None: nothing is kept."""
 

@@ -35,4 +35,6 @@ class MemoryTree:
     def read(self, path: str, limit: int = MAX_READ) -> bytes:
         if path not in self._files:
             raise MissingFile(Problem("no such file", path))
+        if len(self._files[path]) > limit:
+            raise MissingFile(Problem(f"has more than the {limit:,} bytes that are read", path))
         return self._files[path]

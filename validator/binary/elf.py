@@ -67,6 +67,8 @@ class Symbol:
     type: int
     entry: bool
     """STO_CUDA_ENTRY: a kernel, not a device function."""
+    local: bool = False
+    """STB_LOCAL: nothing outside the file can name it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,8 @@ class Relocation:
     """Bytes into the section it patches."""
     symbol: Symbol
     addend: int
+    type: int = 0
+    """R_CUDA_*: how the address is put into the instruction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,6 +219,7 @@ class Cubin:
                 size,
                 info & 15,
                 bool(other & _STO_CUDA_ENTRY),
+                info >> 4 == 0,
             )
             for i, (name, info, other, section, value, size) in enumerate(_SYMBOL.iter_unpack(raw))
         )
@@ -231,7 +236,11 @@ class Cubin:
                 index = record[1] >> 32
                 if index >= len(self.symbols):
                     raise self._broken(f"a relocation in {patch.name} names symbol {index} of {len(self.symbols)}")
-                found.append(Relocation(record[0], self.symbols[index], record[2] if len(record) > 2 else 0))
+                found.append(
+                    Relocation(
+                        record[0], self.symbols[index], record[2] if len(record) > 2 else 0, record[1] & 0xFFFFFFFF
+                    )
+                )
         return tuple(found)
 
     @cached_property
@@ -275,7 +284,7 @@ class Cubin:
         most: int | None = None
         parameters: list[Parameter] = []
         targets: dict[int, tuple[int, ...]] = {}
-        for attribute, payload in self._info(info) if info else ():
+        for attribute, payload in self.records(info) if info else ():
             match attribute:
                 case 0x0A if len(payload) >= 8:
                     _, base, size = struct.unpack_from("<IHH", payload)
@@ -305,14 +314,14 @@ class Cubin:
         """Function → EIATTR_REGCOUNT and EIATTR_FRAME_SIZE, which stand in the file's own `.nv.info`."""
         info = self.section(".nv.info")
         found: dict[str, dict[str, int]] = {}
-        for attribute, payload in self._info(info) if info else ():
+        for attribute, payload in self.records(info) if info else ():
             if attribute in _PER_FUNCTION and len(payload) >= 8:
                 index, value = struct.unpack_from("<II", payload)
                 if index < len(self.symbols):
                     found.setdefault(self.symbols[index].name, {})[_PER_FUNCTION[attribute]] = value
         return found
 
-    def _info(self, section: Section) -> Iterator[tuple[int, bytes]]:
+    def records(self, section: Section) -> Iterator[tuple[int, bytes]]:
         """Records of `.nv.info.*`: format byte, attribute byte, a 16-bit value, or a length and that many bytes."""
         raw = bytes(self.contents(section))
         at = 0

@@ -13,11 +13,14 @@ from validator.isolation.additions import Addition, additions
 from validator.isolation.blast.radius import Radius, measure
 from validator.isolation.dispatch import Choice, choices
 from validator.isolation.existing_tests import Coverage, coverage
+from validator.isolation.kernels.files import is_compiled
+from validator.isolation.kernels.kept import reader
+from validator.isolation.kernels.shipped import Shipped, compare_rebuilt, compare_shipped, merged
+from validator.isolation.kernels.sources import undeclared
 from validator.isolation.offpath.equivalence import FileProof, prove
 from validator.isolation.offpath.switch import SwitchSpec
 from validator.isolation.paths import is_own, shared_files
 from validator.isolation.scope_guards import Guard, read_guards
-from validator.isolation.shipped import COMPILED, Shipped, compare_shipped, merged
 from validator.isolation.source import Sources
 from validator.isolation.switch_use import SwitchUse, switch_uses
 from validator.isolation.syntax import nodes
@@ -102,7 +105,7 @@ class Analysis:
     @cached_property
     def other(self) -> tuple[FileChange, ...]:
         """Changed shared files that are neither Python nor compiled kernels."""
-        return tuple(f for f in self.shared if not f.path.endswith((".py", *COMPILED)))
+        return tuple(f for f in self.shared if not f.path.endswith(".py") and not is_compiled(f.path))
 
     @cached_property
     def proofs(self) -> tuple[FileProof, ...]:
@@ -157,10 +160,19 @@ class Analysis:
 
     @cached_property
     def shipped(self) -> Shipped:
-        """Compiled kernels outside the isolated paths, base against head: the trees' own, and those handed in."""
+        """Kernels outside the isolated paths, base against head: the trees' own, those handed in, those built here."""
         change = self.context.change
         pairs = [(change.merge_base_tree, change.head_tree), *([self.context.kernels] if self.context.kernels else [])]
-        return merged([compare_shipped(base, head, self._isolated) for base, head in pairs])
+        read = reader(self.context.store)
+        sources = [p for p in (e.path for e in change.merge_base_tree.list("")) if not self._isolated(p)]
+        rebuilt = self.context.rebuilt
+        return merged(
+            [
+                *(compare_shipped(base, head, self._isolated, read) for base, head in pairs),
+                compare_rebuilt(rebuilt),
+                undeclared(sources, {r.source for r in rebuilt}, [f.path for f in self.shared]),
+            ]
+        )
 
     @cached_property
     def guards(self) -> tuple[Guard, ...]:
@@ -191,6 +203,6 @@ def analyse(context: StageContext) -> Analysis:
         context.policy.model_dump_json(),
         *(tree.revision for tree in context.kernels or ()),
     )
-    if not _LAST or _LAST[0][0] != key:
+    if not _LAST or _LAST[0][0] != key or _LAST[0][1].context.rebuilt != context.rebuilt:
         _LAST[:] = [(key, Analysis(context))]
     return _LAST[0][1]

@@ -93,7 +93,8 @@ def _only_what_applies(result: StageResult, analysis: Analysis) -> StageResult:
         _SWITCH_GOAL: not analysis.uses and "nothing reads the switch, and nothing reaches the isolated package",
         _SCOPE_GOAL: not analysis.guards
         and "the code refuses nothing by itself: the scope rests on whoever turns the switch on",
-        _SHIPPED_GOAL: not analysis.shipped.files and "the base holds no compiled kernels outside the isolated paths",
+        _SHIPPED_GOAL: not (analysis.shipped.files or analysis.shipped.same_sources)
+        and "the base holds no kernels outside the isolated paths, neither compiled nor as sources",
         _TESTS_GOAL: not analysis.coverage and "no test of the base imports a touched shared file",
     }
     return replace(
@@ -259,8 +260,12 @@ def _goals(analysis: Analysis) -> Sequence[Goal]:
                 "new": len(analysis.shipped.new),
                 "gone": len(analysis.shipped.gone),
                 "moved to another file": len(analysis.shipped.moved),
+                "sources that nothing touches": analysis.shipped.same_sources,
             },
-            not_covered=("kernels that are built from source when the project is installed",),
+            not_covered=(
+                "kernels that are built from source when the project is installed, as a build system says, "
+                "other than by the `[[builds]]` tables of manifests",
+            ),
             denial="A compiled kernel that the base ships is changed or gone at the head.",
         ),
         Goal(

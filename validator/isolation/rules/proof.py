@@ -18,6 +18,7 @@ from validator.isolation.rules import (
     private_name,
     residue,
     shipped_kernel_changed,
+    shipped_kernel_not_compared,
     switch_ambiguous,
     switch_at_import,
     switch_not_off,
@@ -52,7 +53,7 @@ SWITCH: tuple[Check, ...] = (switch_not_off, switch_at_import, switch_not_read, 
 STEP: tuple[Check, ...] = (dispatch_hazard,)
 SCOPE: tuple[Check, ...] = (wider_than_declared,)
 ADDED: tuple[Check, ...] = (added_for_everybody,)
-SHIPPED: tuple[Check, ...] = (shipped_kernel_changed,)
+SHIPPED: tuple[Check, ...] = (shipped_kernel_changed, shipped_kernel_not_compared)
 TESTS: tuple[Check, ...] = (test_weakened, test_fails)
 PROOF_RULES: tuple[Check, ...] = (
     *OFF_PATH,
