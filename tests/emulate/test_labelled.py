@@ -13,10 +13,13 @@ from typing import Any
 import pytest
 
 from fixtures.ordering.labels import contract_of
+from validator.emulate.agreement import agree
+from validator.emulate.audited import Audited, audited
 from validator.emulate.hazard import HazardKind
 from validator.emulate.hoisted import hoisted_loads
 from validator.emulate.launch import Prepared, prepare
-from validator.emulate.run import Report, compile_kernel, find_kernel, play
+from validator.emulate.play import Report, play
+from validator.emulate.run import compile_kernel, find_kernel
 from validator.gpu.launch import Recipe
 from validator.ordering.ptx import read_ptx
 
@@ -44,14 +47,15 @@ SHOWN = {
 static audit's, P is no fault."""
 
 
-def run(name: str, arch: str, schedules: int) -> tuple[dict[str, Any], Report, Prepared]:
+def run(name: str, arch: str, schedules: int) -> tuple[dict[str, Any], Report, Audited]:
     folder = CORPUS / name
     case = tomllib.loads((folder / "case.toml").read_text())
     data = (folder / f"{arch}.ptx").read_bytes()
     program = find_kernel(read_ptx(data, f"{name}/{arch}.ptx"), case["kernel"])
     prepared = prepare(program, contract_of(case), RECIPE)
     assert isinstance(prepared, Prepared), prepared
-    return case, play(compile_kernel(program, data), prepared, seed=7, schedules=schedules), prepared
+    report = play(compile_kernel(program, data), prepared, seed=7, schedules=schedules)
+    return case, report, audited(data, f"{arch}.ptx", program.name, (contract_of(case),))
 
 
 def shown_by(kind: str) -> set[HazardKind]:
@@ -61,8 +65,11 @@ def shown_by(kind: str) -> set[HazardKind]:
 @pytest.mark.parametrize("arch", ["sm_90a", "sm_100a"])
 @pytest.mark.parametrize("name", [n for n in NAMES if n.endswith("_bad")])
 def test_bad_twins_show_what_their_label_names(name: str, arch: str) -> None:
-    case, report, _ = run(name, arch, 2)
+    case, report, audit = run(name, arch, 2)
     assert not report.friendly.unexecutable
+    agreement = agree(audit.all, report.hazards)
+    assert not agreement.missed
+    assert not agreement.unshown or case["kind"].startswith("G")
     wanted = shown_by(case["kind"])
     found = {h.kind for h in report.hazards}
     if not wanted:
@@ -106,7 +113,8 @@ def test_loads_that_ptxas_moved_are_executed_where_the_machine_code_executes_the
         data = (folder / f"{arch}.ptx").read_bytes()
         contract = contract_of(case)
         program = find_kernel(read_ptx(data, f"{arch}.ptx"), case["kernel"])
-        moved = hoisted_loads(data, f"{arch}.ptx", program, folder / f"{arch}.cubin", (contract,))
+        audit = audited(data, f"{arch}.ptx", program.name, (contract,), cubin=folder / f"{arch}.cubin")
+        moved = hoisted_loads(audit, program)
         prepared = prepare(program, contract, RECIPE)
         assert moved is not None
         assert isinstance(prepared, Prepared)

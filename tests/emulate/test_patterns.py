@@ -30,7 +30,6 @@ MAILBOX = b'role = "mailbox"\nempty = 2147483648'
 
 NOT_REACHED = {
     "bad-flag-set-without-wait": "what it publishes is another launch's: wrong only for a third one",
-    "bad-pointers-indexed-inside-parameter": "the pointer that is read early is chosen by a number not tried",
     "bad-texture-fetch-hoisted": "textures are not executed",
     "bad-wait-depends-on-data": "the data that skips the wait is not drawn",
     "bad-waiter-may-not-exist": "the block has the thread that waits",
@@ -41,9 +40,7 @@ NOT_REACHED = {
 """Refuted by the audit, and why no run shows it; what no longer needs to stand here fails the test."""
 
 
-DEFECTS = {
-    "bad-vacuous-parity": "the audit names the early write behind the vacuous wait, not the copy it does not wait for"
-}
+DEFECTS = {"bad-vacuous-parity": "the audit names the early write behind the vacuous wait, not the copy it misses"}
 """What runs show and the audit does not have."""
 
 

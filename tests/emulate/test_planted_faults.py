@@ -9,7 +9,8 @@ import pytest
 from fixtures.gpu.kernels.recorded import Recorded, recorded
 from validator.emulate.hazard import HazardKind
 from validator.emulate.launch import prepare, with_arrays
-from validator.emulate.run import compile_kernel, find_kernel, play
+from validator.emulate.play import play
+from validator.emulate.run import compile_kernel, find_kernel
 from validator.gpu.launch import NotLaunchable
 from validator.ordering.ptx import read_ptx
 

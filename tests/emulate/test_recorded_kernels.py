@@ -13,7 +13,8 @@ import pytest
 from fixtures.gpu.kernels.recorded import FOLDER, Recorded, recorded
 from validator.emulate.adversary import FRIENDLY
 from validator.emulate.launch import with_arrays
-from validator.emulate.run import compile_kernel, execute, play
+from validator.emulate.play import play
+from validator.emulate.run import compile_kernel, execute
 
 RECORD: dict[str, Any] = json.loads((FOLDER / "record.json").read_text())
 KERNELS = recorded()

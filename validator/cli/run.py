@@ -33,6 +33,7 @@ Sizes = tuple[int, int, int]
     show_default=True,
     help="Million thread-instructions a run.",
 )
+@click.option("--jobs", type=click.IntRange(1, 256), help="Processes, for long runs. [default: one per core]")
 @click.option("--trace", is_flag=True, help="Also print what one thread of the failing run executed.")
 @click.option("--format", "format_", type=click.Choice(("text", "json")), default="text", show_default=True)
 def run(
@@ -44,6 +45,7 @@ def run(
     seed: int,
     schedules: int,
     limit: int,
+    jobs: int | None,
     trace: bool,
     format_: str,
 ) -> int:
@@ -52,14 +54,17 @@ def run(
     Exit codes: 0 pass, 1 fail or unproven, 2 could not run, 130 interrupted.
     """
     import json
+    import os
     from dataclasses import replace
 
     from validator.cli.output import emit
+    from validator.emulate.agreement import agree
+    from validator.emulate.audited import audited
     from validator.emulate.hoisted import hoisted_loads
     from validator.emulate.launch import Prepared, prepare, with_other_numbers
     from validator.emulate.machine import Limits
-    from validator.emulate.run import compile_kernel, find_kernel, play
-    from validator.emulate.stepwise import settled_by_steps
+    from validator.emulate.play import play
+    from validator.emulate.run import compile_kernel, find_kernel
     from validator.emulate.text import run_document, run_text, status_of
     from validator.emulate.trace import trace_text
     from validator.ordering.ptx import read_ptx
@@ -71,26 +76,33 @@ def run(
     prepared = prepare(program, declared, grid=sizes.get("grid"), block=sizes.get("block"))
     if not isinstance(prepared, Prepared):
         raise click.ClickException(f"{program.name}: {prepared}")
-    settled = settled_by_steps(data, Path(path).name, program, contracts, steps)
+    file = Path(path).name
+    audit = audited(data, file, program.name, contracts, steps, None if cubin is None else Path(cubin))
     prepared, *others = (
-        replace(p, settled=settled)
+        replace(p, step=audit.step)
         for p in (prepared, *with_other_numbers(program, declared, None, sizes.get("grid"), sizes.get("block")))
     )
-    hoisted = None
-    if cubin is not None:
-        hoisted = hoisted_loads(data, Path(path).name, program, Path(cubin), (declared,))
+    hoisted = None if cubin is None else hoisted_loads(audit, program)
     code = compile_kernel(program, data, hoisted or frozenset())
     report = play(
-        code, prepared, seed, schedules, Limits(limit * 1_000_000), moves_noncoherent=hoisted is None, others=others
+        code,
+        prepared,
+        seed,
+        schedules,
+        Limits(limit * 1_000_000),
+        moves_noncoherent=hoisted is None,
+        others=others,
+        jobs=jobs or os.cpu_count() or 1,
     )
+    agreement = agree(audit.all, report.hazards)
     if format_ == "json":
         trace = False
-        emit(json.dumps(run_document(report, code, prepared, seed), indent=2) + "\n")
+        emit(json.dumps(run_document(report, agreement, code, prepared, seed), indent=2) + "\n")
     else:
-        emit(run_text(report, code, prepared, seed))
+        emit(run_text(report, agreement, code, prepared, seed))
     if trace:
         emit(trace_text(program, data, prepared, report, hoisted or frozenset()))
-    return 0 if status_of(report) == "pass" else 1
+    return 0 if status_of(report, agreement) == "pass" else 1
 
 
 def _sizes(text: str) -> dict[str, Sizes]:
@@ -107,8 +119,8 @@ def _sizes(text: str) -> dict[str, Sizes]:
 
 def _contract(path: str, program: PtxProgram) -> tuple[tuple[KernelContract, ...], tuple[Step, ...], KernelContract]:
     """All tables of the file, its steps, and the table that means this kernel."""
-    from validator.manifest.contract import match_contract
     from validator.manifest.load import load_contract
+    from validator.manifest.matching import match_contract
 
     try:
         raw = Path(path).read_bytes()

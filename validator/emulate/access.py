@@ -11,6 +11,7 @@ import numpy as np
 
 from validator.emulate.hazard import Hazard, HazardKind
 from validator.emulate.lanes import Array, Lanes
+from validator.emulate.lateness import COMPLETION, NEVER
 from validator.emulate.locate import Piece, locate
 from validator.emulate.memory import Region, Touch, gather, scatter, views_of
 from validator.emulate.shadow import clocks_of, places_of, record, strong_of, threads_of
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = [
     "DTYPES",
     "early_kind",
+    "early_touch",
     "initialised",
     "load",
     "racing",
@@ -90,10 +92,10 @@ def _late(m: Machine, piece: Piece, touch: Touch, values: list[Array]) -> list[A
             )
             report_early(m, piece, rest, touch, kind, f"{why}: it then holds the previous step's value")
         if unseen.any():
-            report_early(m, piece, unseen, touch, early_kind(region, touch), "")
+            report_early(m, piece, unseen, touch, early_touch(region, touch), "")
         old = np.ones(len(unseen), bool)
     elif unseen.any():
-        report_early(m, piece, unseen, touch, early_kind(region, touch), "")
+        report_early(m, piece, unseen, touch, early_touch(region, touch), "")
         old = unseen
     else:
         return values
@@ -103,16 +105,19 @@ def _late(m: Machine, piece: Piece, touch: Touch, values: list[Array]) -> list[A
     return found
 
 
-def early_kind(region: Region, touch: Touch) -> HazardKind:
-    if not region.late & 1:
+def early_kind(region: Region, usual: HazardKind) -> HazardKind:
+    """What an early access is called: `usual`, unless only a flag shows the contents or nobody said who writes them."""
+    if not region.late & (COMPLETION | NEVER):
         return HazardKind.NOT_ACQUIRED
-    if not region.declared:
-        return HazardKind.UNDECLARED
+    return usual if region.declared else HazardKind.UNDECLARED
+
+
+def early_touch(region: Region, touch: Touch) -> HazardKind:
     if touch.atomic:
-        return HazardKind.EARLY_ATOMIC
+        return early_kind(region, HazardKind.EARLY_ATOMIC)
     if touch.copy:
-        return HazardKind.EARLY_COPY
-    return HazardKind.EARLY_WRITE if touch.writes else HazardKind.EARLY_READ
+        return early_kind(region, HazardKind.EARLY_COPY)
+    return early_kind(region, HazardKind.EARLY_WRITE if touch.writes else HazardKind.EARLY_READ)
 
 
 def report_early(m: Machine, piece: Piece, mask: Array, touch: Touch, kind: HazardKind, detail: str) -> None:
@@ -293,7 +298,7 @@ def _early_write(
 ) -> tuple[Piece, list[Array]]:
     """A write that the producer's own overwrites: the thread sees it until the wait, nobody after it."""
     region = piece.region
-    report_early(m, piece, early, touch, early_kind(region, touch), "")
+    report_early(m, piece, early, touch, early_touch(region, touch), "")
     at = np.flatnonzero(early)
     assert region.stale is not None
     part = [v[at] if len(v) > 1 else v for v in values]

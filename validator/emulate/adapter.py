@@ -17,6 +17,7 @@ from zlib import crc32
 import numpy as np
 
 from validator.emulate.adversary import Plan, draw_plan
+from validator.emulate.audited import audited
 from validator.emulate.errors import EmulateError
 from validator.emulate.explain import headline
 from validator.emulate.hoisted import beside, hoisted_loads
@@ -85,7 +86,9 @@ def prepare(target: str, tree: Path, options: Mapping[str, str]) -> Mapping[str,
     except (ValidatorError, NotRunHere, OSError):
         return {}
     cubin = beside(tree / path)
-    found = hoisted_loads(data, path, program, cubin) if cubin is not None else None
+    if cubin is None:
+        return {}
+    found = hoisted_loads(audited(data, path, program.name, cubin=cubin), program)
     return {} if found is None else {"hoisted": json.dumps(sorted(found))}
 
 
@@ -155,6 +158,7 @@ class Kernel:
         self._about = [_Argument.of(row) for row in self.rows]
         said = ((s.name, a.role, a.guarded_by) for s, a in zip(self._said, self._about, strict=True))
         self._late = lateness_of(said, self.pdl)
+        self._delayed = self._late.late
         named, slots = {s.parameter for s in self._said}, len(self.program.parameters)
         if named != set(range(slots)):
             raise EmulateError(Problem(f"the contract lists {len(named)} parameters, {self.program.name} has {slots}"))
@@ -169,7 +173,7 @@ class Kernel:
         if wrong:
             raise NotRunHere(wrong)
         given = {s.name: value for s, value in zip(self._said, args, strict=True)}
-        plan = self.plan or draw_plan(self.seed, self._number(given), self.hoisted is None)
+        plan = self.plan or draw_plan(self.seed, self._number(given), self.hoisted is None, self._delayed)
         placed = self._place(given, plan)
         machine = self.last = Machine(self.code, shape, self._memory(given, placed, plan), plan)
         try:

@@ -7,13 +7,14 @@ by the PTX memory model and by programmatic dependent launch; the friendly plan 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from validator.emulate.lanes import Array
 
-__all__ = ["FRIENDLY", "Adversary", "Plan", "draw_plan"]
+__all__ = ["FRIENDLY", "Adversary", "Plan", "draw_plan", "smaller"]
 
 CLASSES = 4
 """Groups that warps or CTAs are drawn into; within one, all run together."""
@@ -52,14 +53,18 @@ class Plan:
     def friendly(self) -> bool:
         return not self.late
 
+    def alone(self, name: str) -> Plan:
+        """The same with one buffer late."""
+        return replace(self, only=name)
+
 
 FRIENDLY = Plan(late=False, flags_at_once=True, moves_noncoherent=False)
 """True values everywhere, everything in order."""
 
 
-def draw_plan(seed: int, number: int, moves_noncoherent: bool) -> Plan:
+def draw_plan(seed: int, number: int, moves_noncoherent: bool, late: Sequence[str] = ()) -> Plan:
     """Plan `number` of a series: the first is in order, the next two let the first and the last warps run ahead, later
-    ones are biased to few and rare switches."""
+    ones are biased to few and rare switches. Every second of those delays one buffer of `late` alone, in turn."""
     if number == 0:
         return Plan(seed=seed, moves_noncoherent=moves_noncoherent)
     if number <= 2:
@@ -72,9 +77,11 @@ def draw_plan(seed: int, number: int, moves_noncoherent: bool) -> Plan:
             moves_noncoherent=moves_noncoherent,
         )
     rng = np.random.default_rng([seed, number])
+    only = late[(number // 2 - 1) % len(late)] if late and number % 2 else None
     switches = sorted(int(2.0 ** rng.uniform(0, np.log2(_HORIZON))) for _ in range(rng.integers(0, _SWITCHES + 1)))
     return Plan(
         seed=int(rng.integers(1 << 31)),
+        only=only,
         flags_at_once=bool(rng.random() < 0.25),
         last_word=int(rng.integers(4)),
         by_cta=bool(rng.random() < 0.5),
@@ -113,11 +120,15 @@ class Adversary:
         return self._rng.permutation(count) if self.plan.shuffled else np.arange(count)
 
 
-def smaller(plan: Plan) -> list[Plan]:
-    """Plans with one liberty less, for minimising a failure."""
-    simpler = [replace(plan, switches=plan.switches[:i] + plan.switches[i + 1 :]) for i in range(len(plan.switches))]
+def smaller(plan: Plan, late: Sequence[str] = ()) -> list[Plan]:
+    """Plans with one liberty less, for minimising a failure: fewer late buffers first, then fewer switches.
+
+    `late`: buffers any of which may alone be what matters.
+    """
+    simpler = [replace(plan, only=name) for name in late if plan.only is None and len(late) > 1]
     if plan.classes > 1:
-        simpler.insert(0, replace(plan, classes=1, direction=0, switches=()))
+        simpler.append(replace(plan, classes=1, direction=0, switches=()))
+    simpler += [replace(plan, switches=plan.switches[:i] + plan.switches[i + 1 :]) for i in range(len(plan.switches))]
     if plan.impatient:
         simpler.append(replace(plan, impatient=0))
     if plan.shuffled:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from validator.emulate.access import DTYPES, early_kind, initialised, racing, report_early, report_piece
+from validator.emulate.access import DTYPES, early_touch, initialised, racing, report_early, report_piece
 from validator.emulate.hazard import HazardKind
 from validator.emulate.lanes import Array, Lanes
 from validator.emulate.locate import Piece, locate
@@ -41,7 +41,7 @@ def _modify(m: Machine, piece: Piece, touch: Touch, operands: list[Array], combi
     if region.late and region.role is not Role.FLAG:
         late = (m.seen[piece.threads] & region.late) == 0
         if late.any():
-            report_early(m, piece, late, touch, early_kind(region, touch), "")
+            report_early(m, piece, late, touch, early_touch(region, touch), "")
             assert region.stale is not None
             if late.all():
                 return _rounds(views_of(region.stale), piece, touch, operands, combine, m)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from validator.emulate.access import racing, report_pair
+from validator.emulate.access import early_kind, racing, report_pair
 from validator.emulate.hazard import HazardKind
 from validator.emulate.lanes import Array
 from validator.emulate.memory import Region
@@ -172,9 +172,14 @@ class Copies:
         origin = np.maximum(copy.origin, 0)
         copy.data = np.where(inside, region.data[origin], 0).astype(np.uint8)
         if region.late and not int(m.seen[copy.thread]) & region.late and region.stale is not None:
-            kind = HazardKind.EARLY_COPY if region.declared else HazardKind.UNDECLARED
-            kind = kind if region.late & 1 else HazardKind.NOT_ACQUIRED
-            m.report(kind, copy.index, np.array([copy.thread]), region.name, int(origin[inside][0]), "")
+            m.report(
+                early_kind(region, HazardKind.EARLY_COPY),
+                copy.index,
+                np.array([copy.thread]),
+                region.name,
+                int(origin[inside][0]),
+                "",
+            )
             copy.data = np.where(inside, region.stale[origin], 0).astype(np.uint8)
         if not region.tracked or not (region.stores or not region.initialised):
             return
@@ -213,8 +218,14 @@ class Copies:
     def _check_target(self, m: Machine, copy: BulkCopy, touch: Touch) -> None:
         region, inside = copy.region, copy.offsets >= 0
         if region.late and not int(m.seen[copy.thread]) & region.late and inside.any():
-            kind = HazardKind.EARLY_WRITE if region.declared else HazardKind.UNDECLARED
-            m.report(kind, copy.index, np.array([copy.thread]), region.name, int(copy.offsets[inside][0]), "")
+            m.report(
+                early_kind(region, HazardKind.EARLY_WRITE),
+                copy.index,
+                np.array([copy.thread]),
+                region.name,
+                int(copy.offsets[inside][0]),
+                "",
+            )
         if not region.tracked or region.shadow is None:
             return
         shadow = region.shadow

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from validator.emulate.adversary import Plan
 from validator.emulate.hazard import Hazard, HazardKind, Place
+from validator.emulate.play import Report
 from validator.emulate.program import Decoded
-from validator.emulate.run import Difference, Outcome, Report
+from validator.emulate.run import Difference, Outcome
 from validator.emulate.shadow import PLACE_MASK, THREAD_SHIFT
 from validator.emulate.story import StaleRead
 
@@ -98,6 +99,8 @@ def _steps(report: Report, outcome: Outcome, decoded: Decoded) -> Iterator[Step]
         yield Step(f"{len(hazards) - 3} more hazards follow", "access")
     for difference in report.differences[:2]:
         yield _result(difference, outcome, decoded)
+    if report.alone:
+        yield Step("; ".join(_alone(name, count) for name, count in report.alone.items()), "result")
     if not report.differences:
         yield Step("no result differs in this run: the order that would show it was not drawn", "result")
 
@@ -114,6 +117,11 @@ def _liberties(plan: Plan) -> Iterator[Step]:
             f"{what} run in {plan.classes} drawn groups, one after the other{first}{switches} (seed {plan.seed})",
             "launch",
         )
+
+
+def _alone(name: str, wrong: int) -> str:
+    shown = f"{wrong:,} bytes come out wrong" if wrong else "no result changes"
+    return f"with {name!r} alone late, {shown}"
 
 
 def _at(kind: str, place: Place, text: str, decoded: Decoded) -> Step:

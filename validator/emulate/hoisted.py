@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
-from validator.manifest.contract import KernelContract
-from validator.ordering.artifacts import Artifact, audit_artifacts
-from validator.ordering.program import Isa
+from validator.emulate.audited import Audited
 from validator.ordering.ptx import PtxProgram
 from validator.ordering.result import AccessRow, KernelAudit
 
@@ -24,18 +22,12 @@ def beside(ptx: Path) -> Path | None:
     return found if found.is_file() else None
 
 
-def hoisted_loads(
-    data: bytes, name: str, program: PtxProgram, cubin: Path, contracts: Iterable[KernelContract] = ()
-) -> frozenset[int] | None:
+def hoisted_loads(audit: Audited, program: PtxProgram) -> frozenset[int] | None:
     """Program indices of the PTX loads that the machine code executes before the wait and the PTX behind it.
 
-    None where the machine code could not be read: then nothing is known of what moved.
+    None where there is no machine code that could be read: then nothing is known of what moved.
     """
-    artifacts = [Artifact(name, data=data), Artifact(cubin.name, path=cubin)]
-    result = audit_artifacts(artifacts, tuple(contracts), (), kernel_glob=(program.name,), jobs=1)
-    kernels = [k for k in result.kernels if k.name == program.name]
-    source = next((k for k in kernels if k.isa is Isa.PTX), None)
-    built = next((k for k in kernels if k.isa is Isa.SASS), None)
+    source, built = audit.source, audit.built
     if source is None or built is None:
         return None
     moved = _early(built)

@@ -13,7 +13,7 @@ import numpy as np
 
 from validator.emulate.adversary import Plan
 from validator.emulate.hazard import Hazard, HazardKind
-from validator.emulate.lateness import Lateness, lateness_of
+from validator.emulate.lateness import Lateness, StepSays, lateness_of
 from validator.emulate.layout import FIRST_BUFFER, WINDOW_MIDDLE
 from validator.emulate.machine import Memory, Shape
 from validator.emulate.memory import POISON, WINDOW_BITS, Region
@@ -56,8 +56,7 @@ class Prepared:
     """Outputs whose contents matter before the launch."""
     guessed: bool = False
     """Made with numbers that only serve to reach other branches."""
-    settled: frozenset[str] = frozenset()
-    """Buffers that may be touched early after all: the step says that nothing writes them then."""
+    step: StepSays = field(default_factory=StepSays)
     arrays: Mapping[str, np.ndarray] = field(default_factory=dict)
     """True contents that the caller brings, as bytes."""
 
@@ -70,7 +69,7 @@ class Prepared:
     @property
     def late(self) -> tuple[str, ...]:
         """Buffers whose true values may come late."""
-        return tuple(name for name, events in self.lateness.events.items() if events)
+        return self.lateness.late
 
     @property
     def written(self) -> tuple[str, ...]:
@@ -80,7 +79,7 @@ class Prepared:
     @property
     def lateness(self) -> Lateness:
         said = ((b.name, b.role, b.guarded_by) for b in self.launchable.buffers)
-        return lateness_of(said, self.shape.pdl, self.settled)
+        return lateness_of(said, self.shape.pdl, self.step)
 
     def assumed(self, hazard: Hazard) -> str:
         """What of the launch was made up and bears on a hazard."""

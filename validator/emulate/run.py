@@ -1,14 +1,12 @@
-"""Run a kernel: once as a friendly machine would, then under plans drawn against it."""
+"""One run of a kernel under one plan, and what differs between two."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
-from validator.emulate.adversary import FRIENDLY, Plan, draw_plan, smaller
+from validator.emulate.adversary import Plan
 from validator.emulate.errors import EmulateError
 from validator.emulate.hazard import Hazard, HazardKind
 from validator.emulate.lanes import Array
@@ -22,7 +20,7 @@ from validator.emulate.translate import Code, translate
 from validator.errors import Problem
 from validator.ordering.ptx import PtxModule, PtxProgram
 
-__all__ = ["Difference", "Outcome", "Report", "compile_kernel", "execute", "play"]
+__all__ = ["Difference", "Outcome", "compare", "compile_kernel", "execute", "find_kernel", "unsteady"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,42 +54,12 @@ class Outcome:
     machine: Machine | None = None
 
 
-@dataclass(slots=True)
-class Report:
-    """A kernel under a series of plans."""
-
-    kernel: str
-    friendly: Outcome
-    failing: Outcome | None
-    """The first run with a hazard or another result, minimised."""
-    differences: list[Difference]
-    """Of `failing`, against the friendly run."""
-    hazards: list[Hazard]
-    """Distinct ones of all runs."""
-    schedules: int
-    unsupported: Counter[str] = field(default_factory=Counter)
-
-    @property
-    def refuted(self) -> bool:
-        return any(not h.unsettled for h in self.hazards)
-
-    @property
-    def unsettled(self) -> list[str]:
-        """Why nothing is proven even though no fault was seen."""
-        reasons = [
-            f"{h.kind.value}{f' of {h.memory}' if h.memory else ''}{f': {h.assumed}' if h.assumed else ''}"
-            for h in self.hazards
-            if h.unsettled
-        ]
-        if self.friendly.unexecutable:
-            reasons.append(self.friendly.unexecutable)
-        return reasons
-
-
 def compile_kernel(program: PtxProgram, data: bytes, hoisted: frozenset[int] = frozenset()) -> Code:
     """Decode, lay out and translate one kernel of the file `data`."""
     decoded = decode(program)
-    return translate(decoded, lay_out(decoded, data), hoisted)
+    code = translate(decoded, lay_out(decoded, data), hoisted)
+    code.file = data
+    return code
 
 
 def execute(code: Code, prepared: Prepared, plan: Plan, limits: Limits | None = None) -> Outcome:
@@ -119,60 +87,6 @@ def execute(code: Code, prepared: Prepared, plan: Plan, limits: Limits | None = 
     )
 
 
-def play(
-    code: Code,
-    prepared: Prepared,
-    seed: int = 0,
-    schedules: int = 8,
-    limits: Limits | None = None,
-    moves_noncoherent: bool = True,
-    others: Sequence[Prepared] = (),
-) -> Report:
-    """The friendly run, then `schedules` drawn ones; the first failure is minimised.
-
-    `others`: the same launch with other numbers where the contract leaves them open, to reach other branches.
-    """
-    friendly = execute(code, prepared, FRIENDLY, limits)
-    found: dict[tuple[str, int, str], Hazard] = {}
-    _merge(found, friendly)
-    failing: Outcome | None = None
-    differences: list[Difference] = []
-    if not friendly.unexecutable and not _endless(friendly):
-        for number in range(schedules):
-            outcome = execute(code, prepared, draw_plan(seed, number, moves_noncoherent), limits)
-            outcome.hazards += unsteady(code, friendly, outcome)
-            _merge(found, outcome)
-            if failing is None and _fails(outcome):
-                failing = minimise(code, prepared, friendly, outcome, limits)
-                differences = compare(friendly, failing)
-            if _endless(outcome):
-                break
-        for other in others:
-            outcome = execute(code, other, draw_plan(seed, 0, moves_noncoherent), limits)
-            # Numbers that nobody may ever pass: what hangs on them says nothing.
-            outcome.hazards = [h for h in outcome.hazards if not h.unsettled]
-            _merge(found, outcome)
-            if failing is None and _fails(outcome):
-                failing = outcome
-                differences = compare(execute(code, other, FRIENDLY, limits), failing)
-    failing = failing or (friendly if _fails(friendly) else None)
-    return Report(code.name, friendly, failing, differences, list(found.values()), schedules, code.unsupported)
-
-
-def _merge(found: dict[tuple[str, int, str], Hazard], outcome: Outcome) -> None:
-    for hazard in outcome.hazards:
-        found.setdefault((hazard.kind, hazard.place.index, hazard.memory), hazard)
-
-
-def _endless(outcome: Outcome) -> bool:
-    return any(h.kind is HazardKind.ENDLESS for h in outcome.hazards)
-
-
-def _fails(outcome: Outcome) -> bool:
-    """Whether there is something to tell: a fault, or what would be one if the numbers assumed are right."""
-    return any(not h.unsettled or h.assumed for h in outcome.hazards)
-
-
 def unsteady(code: Code, friendly: Outcome, outcome: Outcome) -> list[Hazard]:
     """A result that no other hazard explains. With atomics the order may be meant to matter: that alone is no fault."""
     explained = friendly.hazards or outcome.hazards or outcome.unexecutable
@@ -186,23 +100,6 @@ def unsteady(code: Code, friendly: Outcome, outcome: Outcome) -> list[Hazard]:
     place = machine.place(record & PLACE_MASK, max((record >> THREAD_SHIFT) - 1, 0))
     assumed = "atomics may come in any order" if code.atomics else ""
     return [Hazard(HazardKind.UNSTEADY, place, first.buffer, first.first, count=first.count, assumed=assumed)]
-
-
-def minimise(code: Code, prepared: Prepared, friendly: Outcome, outcome: Outcome, limits: Limits | None) -> Outcome:
-    """The simplest plan found that still shows one of the same kinds of hazard."""
-    kinds = {h.kind for h in outcome.hazards if not h.unsettled or h.assumed}
-    best, tried = outcome, 0
-    while tried < 16:
-        for plan in smaller(best.plan):
-            tried += 1
-            again = execute(code, prepared, plan, limits)
-            again.hazards += unsteady(code, friendly, again)
-            if kinds & {h.kind for h in again.hazards}:
-                best = again
-                break
-        else:
-            return best
-    return best
 
 
 def compare(friendly: Outcome, other: Outcome) -> list[Difference]:

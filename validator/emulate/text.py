@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import Any
 
+from validator.emulate.agreement import Agreement
 from validator.emulate.explain import explain, headline
 from validator.emulate.launch import Prepared
-from validator.emulate.run import Report
+from validator.emulate.play import Report
 from validator.emulate.translate import Code
 from validator.text import visible
 
@@ -16,21 +18,21 @@ __all__ = ["run_document", "run_text", "status_of"]
 _SHOWN = 12
 
 
-def status_of(report: Report) -> str:
+def status_of(report: Report, agreement: Agreement) -> str:
     """fail, unproven or pass."""
     if report.refuted:
         return "fail"
-    return "unproven" if report.unsettled else "pass"
+    return "unproven" if report.unsettled or agreement.unshown else "pass"
 
 
-def run_text(report: Report, code: Code, prepared: Prepared, seed: int) -> str:
+def run_text(report: Report, agreement: Agreement, code: Code, prepared: Prepared, seed: int) -> str:
     """Verdict, what ran, the hazards, the story of the first failure."""
-    return "\n".join(visible(line) for line in _lines(report, code, prepared, seed)) + "\n"
+    return "\n".join(visible(line) for line in _lines(report, agreement, code, prepared, seed)) + "\n"
 
 
-def _lines(report: Report, code: Code, prepared: Prepared, seed: int) -> Iterator[str]:
+def _lines(report: Report, agreement: Agreement, code: Code, prepared: Prepared, seed: int) -> Iterator[str]:
     shape, friendly = prepared.shape, report.friendly
-    yield status_of(report).upper()
+    yield status_of(report, agreement).upper()
     yield ""
     yield (
         f"{report.kernel}: {shape.ctas} CTAs of {shape.threads} threads, {friendly.instructions:,} thread-instructions "
@@ -41,6 +43,8 @@ def _lines(report: Report, code: Code, prepared: Prepared, seed: int) -> Iterato
         yield f"not executed here: {what} ({count} instruction{'s' if count > 1 else ''})"
     for reason in report.unsettled:
         yield f"unproven: {reason}"
+    yield from (f"refuted statically, and no run shows it: {fault}" for fault in agreement.unshown)
+    yield from (f"that the audit misses {fault} is a defect of the audit, report it" for fault in agreement.missed)
     hazards = sorted(report.hazards, key=lambda h: (h.unsettled, h.place.index))
     for hazard in hazards[:_SHOWN]:
         yield f"  {headline(hazard, code.decoded)} [{hazard.count:,}x]"
@@ -56,12 +60,12 @@ def _lines(report: Report, code: Code, prepared: Prepared, seed: int) -> Iterato
             yield f"       {step.instruction}"
 
 
-def run_document(report: Report, code: Code, prepared: Prepared, seed: int) -> dict[str, Any]:
+def run_document(report: Report, agreement: Agreement, code: Code, prepared: Prepared, seed: int) -> dict[str, Any]:
     """The same for machines."""
     decoded = code.decoded
     return {
         "schema": "validator/run/1",
-        "verdict": status_of(report),
+        "verdict": status_of(report, agreement),
         "kernel": report.kernel,
         "seed": seed,
         "schedules": report.schedules,
@@ -69,7 +73,11 @@ def run_document(report: Report, code: Code, prepared: Prepared, seed: int) -> d
         "block": list(prepared.shape.block),
         "instructions": report.friendly.instructions,
         "late": list(prepared.late),
+        "plan": None if report.failing is None else asdict(report.failing.plan),
+        "alone": [{"buffer": name, "wrong_bytes": count} for name, count in report.alone.items()],
         "unproven": report.unsettled,
+        "missed_by_audit": list(agreement.missed),
+        "not_shown": list(agreement.unshown),
         "unsupported": dict(sorted(report.unsupported.items())),
         "hazards": [
             {

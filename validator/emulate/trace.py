@@ -18,7 +18,7 @@ from validator.text import visible
 if TYPE_CHECKING:
     from validator.emulate.launch import Prepared
     from validator.emulate.machine import Machine
-    from validator.emulate.run import Report
+    from validator.emulate.play import Report
     from validator.ordering.ptx import PtxProgram
 
 __all__ = ["trace_text", "watch"]

@@ -97,6 +97,10 @@ class Code:
     """Whether it has accesses that may see what was there before a store: old bytes are kept for them."""
     exit_index: int
     decoded: Decoded
+    hoisted: frozenset[int] = frozenset()
+    """Program indices of loads that the machine code executes before the wait."""
+    file: bytes = b""
+    """What it was made from: another process makes it again from that."""
     unsupported: Counter[str] = field(default_factory=Counter)
     """Opcode and what is missing → instructions that cannot be executed."""
 
@@ -123,6 +127,7 @@ def translate(
         shares=any(_is_fine(i) or _shares(i) for i in instructions),
         exit_index=exits[0] if exits else 0,
         decoded=decoded,
+        hoisted=hoisted,
         unsupported=unsupported,
     )
 

@@ -1,0 +1,91 @@
+"""What runs show, held against what the ordering audit says of the same kernel.
+
+A fault that runs show and the audit does not have is a defect of the audit. A fault that the audit finds and no run
+shows is either on a path that these launches do not take, or a defect too: nothing is settled then.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from validator.emulate.hazard import Hazard, HazardKind
+from validator.verdict.model import Severity, Status
+
+if TYPE_CHECKING:
+    from validator.ordering.result import AccessRow, KernelAudit
+    from validator.verdict.model import Finding
+
+__all__ = ["Agreement", "agree"]
+
+_EARLY = (
+    HazardKind.EARLY_READ, HazardKind.EARLY_WRITE, HazardKind.EARLY_ATOMIC, HazardKind.EARLY_COPY,
+    HazardKind.MOVABLE_READ,
+)  # fmt: skip
+_COPIES = (HazardKind.COPY_NOT_WAITED, HazardKind.COPY_SOURCE_CHANGED, HazardKind.RACE)
+_FLAGS = (HazardKind.NOT_ACQUIRED, HazardKind.NOT_RELEASED, HazardKind.RACE, *_EARLY)
+_SHOWN_BY: dict[str, tuple[HazardKind, ...]] = {
+    **dict.fromkeys(
+        (
+            "early-read", "early-write", "early-atomic", "early-async-copy", "no-wait", "wait-missing-on-path",
+            "hoisted-load", "movable-load", "role-too-generous",
+        ),
+        (*_EARLY, HazardKind.NOT_ACQUIRED),
+    ),
+    **dict.fromkeys(("flag-without-acquire", "flag-scope-too-narrow", "publish-without-release"), _FLAGS),
+    "mailbox-used-before-check": (*_FLAGS, HazardKind.UNSTEADY),
+    "async-copy-not-waited": _COPIES,
+    "missing-proxy-fence": (HazardKind.PROXY, HazardKind.RACE),
+    "noncoherent-load-of-written-memory": (HazardKind.NONCOHERENT, HazardKind.RACE, HazardKind.MOVABLE_READ),
+    "trigger-without-wait": (HazardKind.LEAVES_WITHOUT_WAIT, *_EARLY),
+    "barrier-in-divergent-code": (HazardKind.BARRIER_DIVERGENCE, HazardKind.DEADLOCK),
+    "undeclared-argument": (HazardKind.UNDECLARED,),
+}  # fmt: skip
+"""Rule of the audit (`order/…`) → hazards any of which shows its fault."""
+_BY_MEMORY = frozenset((*_EARLY, HazardKind.UNDECLARED))
+"""Hazards that a finding must name the memory of."""
+_SUBJECT = frozenset(kind for kinds in _SHOWN_BY.values() for kind in kinds) - {
+    HazardKind.RACE, HazardKind.DEADLOCK, HazardKind.UNSTEADY,
+}  # fmt: skip
+"""Hazards that the audit looks for. Races as such are no subject of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    missed: tuple[str, ...] = ()
+    """Faults that runs showed and the audit, which claims to be complete, does not have: defects of the audit."""
+    unshown: tuple[str, ...] = ()
+    """Faults that the audit has and no run showed."""
+
+
+def agree(audits: Sequence[KernelAudit], hazards: Iterable[Hazard]) -> Agreement:
+    """`audits`: of the PTX, and of the machine code where loads were moved as it has them."""
+    seen = list(hazards)
+    kinds = {h.kind for h in seen}
+    findings = [f for a in audits for f in a.findings if f.severity is Severity.ERROR and f.status is not Status.PROVEN]
+    shows = {f.id: _SHOWN_BY.get(f.rule.removeprefix("order/"), ()) for f in findings}
+    unshown = [f"{f.rule}: {f.message}" for f in findings if shows[f.id] and kinds.isdisjoint(shows[f.id])]
+    missed: list[Hazard] = []
+    if audits and all(a.status is not Status.UNPROVEN for a in audits):
+        anywhere = {kind for found in shows.values() for kind in found}
+        # A flag that synchronises nothing shows as an early access to what it guards.
+        through_flags = {kind for found in shows.values() if HazardKind.NOT_RELEASED in found for kind in found}
+        named = frozenset(_named(audits, findings))
+        for hazard in seen:
+            by_memory = hazard.kind in _BY_MEMORY
+            known = hazard.kind in (through_flags if by_memory else anywhere) or (by_memory and hazard.memory in named)
+            if hazard.kind in _SUBJECT and not hazard.unsettled and not known:
+                missed.append(hazard)
+    told = (f"{h.kind.value}{f' of {h.memory!r}' if h.memory else ''}" for h in missed)
+    return Agreement(tuple(dict.fromkeys(told)), tuple(dict.fromkeys(unshown)))
+
+
+def _named(audits: Iterable[KernelAudit], findings: Iterable[Finding]) -> Iterator[str]:
+    """Arguments that an audit found to be touched early without leave, or that a compiler may read early."""
+    for finding in findings:
+        yield from (name.rpartition(".")[2] for name in re.findall(r"'([^']+)'", finding.message))
+    for audit in audits:
+        rows: tuple[AccessRow, ...] = (*(r for r in audit.early if not r.allowed), *audit.movable)
+        yield from (ref.name.rpartition(".")[2] for row in rows for ref in row.params)
