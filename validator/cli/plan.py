@@ -10,6 +10,10 @@ import click
 from validator.cli.cache import cache_option, opened_store
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from validator.manifest.contract import KernelContract
+    from validator.policy.model import DifferentialPolicy
     from validator.verdict.result import CheckResult
 
 __all__ = ["plan"]
@@ -76,24 +80,39 @@ def _left_out(result: CheckResult) -> list[tuple[str, str]]:
 
 
 def _notes(result: CheckResult) -> list[str]:
-    """Out of how much the cases that bring values together were chosen."""
-    from validator.differential.combined import combinations
+    """Out of how much the cases of each kernel were chosen."""
+    from validator.manifest.parallel import left_whole
 
-    notes = []
     policy, manifest = result.policy, result.manifest
-    for contract in manifest.kernels if manifest is not None and policy is not None else ():
-        cover = combinations(contract) if contract.runnable else None
-        if cover is None or policy is None:
-            continue
-        room = policy.differential.min_cases // 2
-        run = (
-            f"all {len(cover):,} are run" if len(cover) <= room else f"the first {room:,} are run (half of `min_cases`)"
-        )
-        held = (
-            f"all {cover.combinations:,}" if cover.strength == len(cover.factors) else f"{cover.combinations:,} pairs"
-        )
-        notes.append(
-            f"{contract.match}: {cover.raw:,} combinations of sizes, types, layouts and choices; {len(cover):,} cases "
-            f"hold {held} that the contract allows ({cover.impossible:,} it does not), {run}"
-        )
+    if policy is None or manifest is None:
+        return []
+    wanted = policy.differential
+    notes = [f"{wanted.seeds} root seeds, each with cases of its own"] * (wanted.seeds > 1)
+    for contract in (contract for contract in manifest.kernels if contract.runnable):
+        notes += _combined(contract, wanted)
+        notes += [f"{contract.match}: {gap}" for gap in left_whole(contract)]
     return notes
+
+
+def _combined(contract: KernelContract, wanted: DifferentialPolicy) -> Iterator[str]:
+    """How the cases were chosen that bring values together."""
+    from validator.differential.combined import combinations
+    from validator.errors import ValidatorError
+
+    try:
+        cover = combinations(contract, wanted.strength)
+    except ValidatorError as error:  # the kernel's obligation says so
+        yield f"{contract.match}: {error}"
+        return
+    if cover is None:
+        return
+    room = len(cover) if wanted.strength is not None else wanted.min_cases // 2
+    run = f"all {len(cover):,} are run" if len(cover) <= room else f"the first {room:,} are run (half of `min_cases`)"
+    together = {2: "pairs", 3: "triples"}.get(cover.strength, f"{cover.strength} at a time")
+    held = (
+        f"all {cover.combinations:,}" if cover.strength == len(cover.factors) else f"{cover.combinations:,} {together}"
+    )
+    yield (
+        f"{contract.match}: {cover.raw:,} combinations of sizes, types, layouts and choices; {len(cover):,} cases "
+        f"hold {held} that the contract allows ({cover.impossible:,} it does not), {run}"
+    )

@@ -35,6 +35,7 @@ __all__ = [
     "Case",
     "CaseTooLarge",
     "Inputs",
+    "aliases_of",
     "build",
     "case_text",
     "cases",
@@ -231,6 +232,11 @@ def _alias(contract: KernelContract, name: str) -> str:
     return alias
 
 
+def aliases_of(contract: KernelContract, case: Case) -> dict[str, str]:
+    """Argument → argument whose memory it shares in this case."""
+    return {name: _alias(contract, name) for name in case.aliased}
+
+
 def unused_parts(contract: KernelContract, inputs: Inputs) -> dict[str, Array]:
     """Argument → where no index points or what lies beyond a length: true there, in the argument's shape.
 
@@ -327,9 +333,9 @@ def _constructed(contract: KernelContract, space: Space) -> Iterator[Case]:
     def case(dims: Dims | Iterable[tuple[str, int]], origin: str, input_class: str, **more: Any) -> Case:
         return Case(contract.match, tuple(dict(dims).items()), 0, origin=origin, input_class=input_class, **more)
 
-    for shape in contract.production:
-        ordered = {name: shape[name] for name in space.names}
-        yield case(ordered, "production shape", "production")
+    for shape, of in itertools.zip_longest(contract.production, contract.production_of, fillvalue=None):
+        ordered = {name: (shape or {})[name] for name in space.names}
+        yield case(ordered, f"production shape, {of}" if of else "production shape", "production")
     typical = space.complete({}) or {}
     yield case(typical, "ordinary values", "plain")
     for choice in configurations_of(contract)[: _CONFIGURATIONS if contract.configurations else 0]:

@@ -11,9 +11,10 @@ import json
 import platform
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.metadata import version
+from itertools import groupby
 from pathlib import Path
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
@@ -22,19 +23,22 @@ from validator.differential.cases import Case
 from validator.differential.device import Device
 from validator.differential.engine import is_news, planned_cases, run_cases
 from validator.differential.errors import DifferentialError
+from validator.differential.numbers import derived
 from validator.differential.processes import Trees, runner_for
 from validator.differential.results import KernelResult
 from validator.manifest.contract import KernelContract
 from validator.own_source import own_source
-from validator.scale.cell import Cell, Content, Needs, Outcome, State, Work
+from validator.scale.cell import UNREADABLE, Cell, Content, Needs, Outcome, State, Work
 from validator.stage import Store
 
-__all__ = ["cells_of", "planned", "put_together", "run_part"]
+__all__ = ["cells_of", "planned", "put_together", "run_part", "seeded"]
 
 _CASES = {Device.CPU: 64, Device.CUDA: 64, Device.PTX: 16}
 """In one cell: processes are started for it, which costs as much as a dozen cases on numpy."""
 _SECONDS = {Device.CPU: 0.05, Device.CUDA: 0.1, Device.PTX: 1.0}
 """One case takes about so long."""
+SEED = "; seed "
+"""What the origin of a case of a further root seed goes on with."""
 _START = 1.0
 """Seconds to start a cell's processes."""
 
@@ -67,8 +71,8 @@ def cells_of(
         places["artifacts"] = trees.artifacts
     names = {name: work.keep(path) for name, path in places.items()}
     size = _CASES[device]
-    for number, start in enumerate(range(0, len(wanted), size)):
-        cases = tuple(wanted[start : start + size])
+    parts = (tuple(mine[at : at + size]) for mine in _by_seed(wanted) for at in range(0, len(mine), size))
+    for number, cases in enumerate(parts):
         payload = {
             "contract": contract.model_dump_json(),
             "device": device.value,
@@ -87,14 +91,45 @@ def cells_of(
         )
 
 
+def _by_seed(wanted: Sequence[Case]) -> Iterator[Sequence[Case]]:
+    """Cases of one root seed after another: none of them shares a cell with another's."""
+    for _, mine in groupby(wanted, key=lambda case: case.origin.partition(SEED)[2]):
+        yield list(mine)
+
+
+def seeded(
+    contract: KernelContract,
+    seed: int,
+    seeds: int,
+    count: int,
+    first: tuple[Case, ...],
+    store: Store | None,
+    strength: int | None = None,
+) -> tuple[Case, ...]:
+    """The cases of so many root seeds, those of the first before those of the next; `first` comes once."""
+    found: dict[str, Case] = {}
+    for number in range(seeds):
+        root = derived(seed, "root", number) if number else seed
+        for case in planned(contract, root, count, () if number else first, store, strength):
+            mine = replace(case, origin=f"{case.origin}{SEED}{number + 1} of {seeds}") if number else case
+            found.setdefault(case.id, mine)
+    return tuple(found.values())
+
+
 def planned(
-    contract: KernelContract, seed: int, count: int, first: tuple[Case, ...], store: Store | None
+    contract: KernelContract,
+    seed: int,
+    count: int,
+    first: tuple[Case, ...],
+    store: Store | None,
+    strength: int | None = None,
 ) -> tuple[Case, ...]:
     """`planned_cases`, drawn once for the same contract and seed where there is a store: drawing takes its time."""
     if store is None:
-        return planned_cases(contract, seed, count, first)
+        return planned_cases(contract, seed, count, first, strength)
     total = hashlib.sha256()
-    rests = (own_source(), version("hypothesis"), version("numpy"), contract.model_dump_json(), f"{seed} {count}")
+    asked = f"{seed} {count} {strength}"
+    rests = (own_source(), version("hypothesis"), version("numpy"), contract.model_dump_json(), asked)
     for part in (*rests, _cases().dump_json(first).decode()):
         total.update(hashlib.sha256(part.encode("utf-8", "surrogateescape")).digest())
     key = f"differential/plan/{total.hexdigest()}"
@@ -102,7 +137,7 @@ def planned(
     if known is not None:
         with suppress(ValidationError):
             return _cases().validate_json(known)
-    drawn = planned_cases(contract, seed, count, first)
+    drawn = planned_cases(contract, seed, count, first, strength)
     store.put(key, _cases().dump_json(drawn))
     return drawn
 
@@ -133,7 +168,11 @@ def put_together(wanted: tuple[Case, ...], outcomes: Sequence[Outcome]) -> Kerne
         if outcome.state is not State.DONE:
             whole.why_missing = whole.why_missing or outcome.why
             continue
-        part = _ran().validate_json(outcome.data).result
+        try:
+            part = _ran().validate_json(outcome.data).result
+        except ValidationError:
+            whole.why_missing = whole.why_missing or UNREADABLE
+            continue
         for result in part.results:
             whole.results.append(result)
             if is_news(result, whole) and result.case.id in part.shrunk:

@@ -1,16 +1,18 @@
-"""Cases that bring together what cases by construction try one at a time: sizes, types, layouts, choices, in pairs.
+"""Cases that bring together what cases by construction try one at a time: sizes, types, layouts, choices.
 
 Each value of a factor meets each value of every other in some case, as far as the contract's constraints allow
-(`validator.scale.covering`). Few factors with few values are combined in full.
+(`validator.scale.covering`); a policy may ask that values meet three or more at a time. Few factors with few values are
+combined in full. What parallelism makes of a size is among the sizes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Any
 
 from validator.differential.cases import Case, configurations_of, has_padding, layouts_of
+from validator.differential.errors import DifferentialError
 from validator.differential.numbers import derived
 from validator.differential.shapes import Space
 from validator.manifest.contract import KernelContract, Values
@@ -25,36 +27,64 @@ _LARGEST = 1 << 20
 _EXHAUSTIVE = 16
 """Rows up to which everything is combined with everything."""
 _STRENGTH = 2
+"""Values at a time, where no policy says."""
+_ROUNDS = 64
+"""How often sizes that nothing completes are taken out."""
 _PLANS = ("repeat", "same-buffer", "flip")
 """What is done around the calls, in turn; each of them fits every contract."""
 
 
-def combinations(contract: KernelContract) -> Cover | None:
-    """What is combined, and in which rows; None where there is nothing to combine."""
+def combinations(contract: KernelContract, strength: int | None = None) -> Cover | None:
+    """What is combined, and in which rows; None where there is nothing to combine.
+
+    Args:
+        strength: so many values at a time; None: pairs, or nothing where that cannot be.
+
+    Raises:
+        DifferentialError: what was asked for cannot be had.
+    """
     space = Space(contract)
     factors = {name: values for name, values in _factors(contract, space).items() if len(values) > 1}
     if len(factors) < 2:
         return None
+    bound = _constraints(contract, space, factors)
     try:
-        return cover(factors, _STRENGTH, _constraints(contract, space, factors), exhaustive=_EXHAUSTIVE)
-    except CoverError:  # no size is within the bound with all others, or too much is bound together
+        for _ in range(_ROUNDS):
+            found = cover(factors, strength or _STRENGTH, bound, exhaustive=_EXHAUSTIVE)
+            never = {sizes for row in found if space.complete(dict(sizes := _sizes_of(row))) is None}
+            if not never:
+                break
+            names = tuple(name for name in factors if name[0] == "size")
+            bound.append(Constraint(names, partial(_is_none_of, never)))
+    except CoverError as error:  # no size is within the bound with all others, or too much is bound together
+        if strength is not None:
+            told = "; ".join(map(str, error.problems))
+            raise DifferentialError(f"values cannot be combined {strength} at a time (`strength`): {told}") from None
         return None
+    return found
 
 
-def combined_cases(contract: KernelContract, seed: int, most: int) -> list[Case]:
-    """The first rows as cases, at most so many: those that bring most together come first."""
-    found = combinations(contract) if most > 0 else None
+def combined_cases(contract: KernelContract, seed: int, most: int, strength: int | None = None) -> list[Case]:
+    """The rows as cases: all of them where a strength is asked for, else the first, at most so many."""
+    found = combinations(contract, strength) if most > 0 or strength is not None else None
     if found is None:
         return []
     space, cases = Space(contract), []
     for number, row in enumerate(found):
-        if number == most:
+        if number == most and strength is None:
             break
-        fixed = {name[1]: value for name, value in row.items() if name[0] == "size"}
-        dims = space.complete(fixed)
+        dims = space.complete(dict(_sizes_of(row)))
         if dims is not None:
             cases.append(_case(contract, row, dims, number, seed, len(found)))
     return cases
+
+
+def _sizes_of(row: Mapping[Any, Any]) -> tuple[tuple[str, int], ...]:
+    return tuple((name[1], value) for name, value in row.items() if name[0] == "size")
+
+
+def _is_none_of(never: Collection[tuple[tuple[str, int], ...]], row: Mapping[Any, Any]) -> bool:
+    return _sizes_of(row) not in never
 
 
 def _case(
@@ -81,7 +111,7 @@ def _case(
 
 def _factors(contract: KernelContract, space: Space) -> dict[Any, tuple[Any, ...]]:
     """(kind, name) → its values, the ordinary one first."""
-    factors: dict[Any, tuple[Any, ...]] = {("size", name): _sizes(space, name) for name in space.names}
+    factors: dict[Any, tuple[Any, ...]] = {("size", name): sizes for name, sizes in _sizes(contract, space).items()}
     for name, (_, values) in contract.values.items():
         factors["type", name] = values.dtype if len(values.dtype) > 1 else ()
         factors["layout", name] = ("", *_layouts(values)) if values.value is None else ()
@@ -91,8 +121,9 @@ def _factors(contract: KernelContract, space: Space) -> dict[Any, tuple[Any, ...
     return factors
 
 
-def _holds(holds: Callable[[Mapping[str, int]], bool], row: Mapping[Any, Any]) -> bool:
-    return holds({name[1]: value for name, value in row.items()})
+def _holds(holds: Callable[[Mapping[str, int]], bool], alone: Mapping[str, int], row: Mapping[Any, Any]) -> bool:
+    """`alone`: sizes that are not combined, having one value each."""
+    return holds({**alone, **dict(_sizes_of(row))})
 
 
 def _layouts(values: Values) -> tuple[str, ...]:
@@ -100,29 +131,27 @@ def _layouts(values: Values) -> tuple[str, ...]:
     return tuple(layout for layout in layouts_of(values) if layout != "distant")
 
 
-def _sizes(space: Space, name: str) -> tuple[int, ...]:
-    """A typical size, then the ends, then what lies at tiles and is odd."""
-    worth = [edge for edge in space.edges() if edge.reason.startswith(f"{name} = ")]
-    values = [dict(edge.dims)[name] for edge in worth]
-    ends = [space.values[name][0], space.values[name][-1]] if space.values[name] else []
-    typical = (space.complete({}) or {}).get(name)
-    ordered = dict.fromkeys([*([typical] if typical is not None else []), *ends, *values])
-    return tuple(v for v in ordered if v > 0)[:_VALUES]
+def _sizes(contract: KernelContract, space: Space) -> dict[str, tuple[int, ...]]:
+    """Of each dimension: a typical size, what parallelism makes of it, the ends, then what lies at tiles and is odd."""
+    edges, typical = list(space.edges()), space.complete({}) or {}
+    sizes = {}
+    for name, values in space.values.items():
+        worth = [dict(edge.dims)[name] for edge in edges if edge.reason.startswith(f"{name} = ")]
+        parts = dict.fromkeys(shape[name] for shape in contract.production) if name in contract.split else {}
+        ordered = dict.fromkeys([*([typical[name]] if typical else []), *parts, values[0], values[-1], *worth])
+        sizes[name] = tuple(v for v in ordered if v > 0)[: _VALUES + len(parts)]
+    return sizes
 
 
 def _constraints(contract: KernelContract, space: Space, factors: Mapping[Any, tuple[Any, ...]]) -> list[Constraint]:
     """The contract's own, over what is combined; and no case larger than others are."""
     sizes = {name for kind, name in factors if kind == "size"}
+    alone = {name: values[0] for name, values in space.values.items() if len(values) == 1}
     bound = []
     for constraint in contract.constraints:
-        names = sorted(constraint.names)
-        if len(names) > 1 and set(names) <= sizes:
-            bound.append(
-                Constraint(
-                    tuple(("size", n) for n in names),
-                    partial(_holds, constraint.holds),
-                )
-            )
+        names = sorted(constraint.names & sizes)
+        if names and len(constraint.names) > 1 and constraint.names <= sizes | alone.keys():
+            bound.append(Constraint(tuple(("size", n) for n in names), partial(_holds, constraint.holds, alone)))
     if sizes == set(space.names) and sizes:
         keys = tuple(("size", n) for n in space.names)
         bound.append(Constraint(keys, lambda row: space.elements({name[1]: v for name, v in row.items()}) <= _LARGEST))

@@ -15,13 +15,14 @@ from validator.differential.cases import Case, CaseTooLarge, Inputs, cases
 from validator.differential.closeness import baseline_error, error_of
 from validator.differential.combined import combined_cases
 from validator.differential.controls import controls
+from validator.differential.data import ReferenceFailed
 from validator.differential.device import NotRunHere
 from validator.differential.faults import Fault, FaultKind
 from validator.differential.journal import Finished, Journal
 from validator.differential.judge import Expected
 from validator.differential.plans import attributed, differing, follow
 from validator.differential.results import CaseResult, KernelResult
-from validator.differential.runner import Outputs, Played, ReferenceFailed, Runner
+from validator.differential.runner import FIRST, SECOND, Outputs, Played, Runner, Series
 from validator.differential.shapes import Space
 from validator.manifest.contract import KernelContract
 from validator.run.sandbox import Outcome, Worker
@@ -30,8 +31,6 @@ __all__ = ["Keep", "is_news", "planned_cases", "run_case", "run_cases", "run_ker
 
 _SHRUNK = 3
 """Failures that are shrunk; more of the same tell no more."""
-_SECOND = 500
-"""Slots of calls with other buffers than the first one's."""
 _TRIES = 60
 """Runs spent on shrinking one failure."""
 _DEADLINES = 4
@@ -62,11 +61,13 @@ def run_kernel(
     return run_cases(runner, planned_cases(runner.contract, seed, count, first), progress, enough, keep, journal)
 
 
-def planned_cases(contract: KernelContract, seed: int, count: int, first: tuple[Case, ...] = ()) -> tuple[Case, ...]:
+def planned_cases(
+    contract: KernelContract, seed: int, count: int, first: tuple[Case, ...] = (), strength: int | None = None
+) -> tuple[Case, ...]:
     """Everything that is run for a kernel, known before the first call: stored cases, those by construction, those that
-    bring their values together, and random ones; of the last two `count` in all."""
-    together = combined_cases(contract, seed, count // 2)
-    made = cases(contract, seed, count - len(together))
+    bring their values together, and random ones; of the last two `count` in all, more where a `strength` needs more."""
+    together = combined_cases(contract, seed, count // 2, strength)
+    made = cases(contract, seed, max(0, count - len(together)))
     constructed = (case for case in made if case.input_class != "random")
     random = (case for case in made if case.input_class == "random")
     return tuple({c.id: c for c in (*first, *constructed, *together, *random)}.values())
@@ -114,7 +115,7 @@ def run_cases(
     result.sound = not last or any(refuses_nothing_done(runner, case) for case in reversed(last))
     result.results = without_decoys(runner, result.results)
     result.blind, result.tried = tuple(sorted(tolerance.tried - tolerance.visible)), tuple(sorted(tolerance.tried))
-    result.calls, result.wide = runner.calls, runner.wide
+    result.calls, result.wide = runner.calls, runner.reference.wide
     result.enforced, result.bound = dict(runner.candidate.enforced), runner.candidate.bound
     return result
 
@@ -155,7 +156,7 @@ def _finish(runner: Runner, case: Case, others: _Others, tolerance: Visibility) 
         done.result,
         runner.calls,
         runner.attributed,
-        runner.wide,
+        runner.reference.wide,
         tuple(sorted(tolerance.tried - tried)),
         tuple(sorted(tolerance.visible - visible)),
         tolerance.budget,
@@ -166,7 +167,7 @@ def _take_up(finished: Finished, runner: Runner, others: _Others, tolerance: Vis
     """Leave everything as it was after this case."""
     if not finished.result.unusable:
         others.put(finished.result.case)
-    runner.calls, runner.attributed, runner.wide = finished.calls, finished.attributed, finished.wide
+    runner.calls, runner.attributed, runner.reference.wide = finished.calls, finished.attributed, finished.wide
     tolerance.tried.update(finished.tried)
     tolerance.visible.update(finished.visible)
     tolerance.budget = finished.budget
@@ -242,8 +243,7 @@ def run_case(runner: Runner, case: Case, other: Outputs | None = None) -> Done:
     inputs: Inputs = {}
     try:
         inputs = runner.build(case)
-        expected = runner.expect(case, inputs)
-        faults, first = _twice(runner, case, inputs, expected)
+        expected, faults, first = _twice(runner, case, inputs)
         if first is not None and not faults:
             faults = follow(runner, case, inputs, expected, first)
     except (CaseTooLarge, ReferenceFailed, NotRunHere) as error:
@@ -254,14 +254,17 @@ def run_case(runner: Runner, case: Case, other: Outputs | None = None) -> Done:
     return Done(result, inputs, expected)
 
 
-def _twice(
-    runner: Runner, case: Case, inputs: Inputs, expected: dict[str, Expected]
-) -> tuple[list[Fault], Outputs | None]:
-    """The same values in other buffers, with another poison and another guard pattern: the same result."""
-    first: Played = runner.play(case, inputs, expected, slot=0, which=0)
-    if first.outputs is None:
-        return list(first.faults), None
-    second = runner.play(case, inputs, expected, slot=_SECOND, over=0, which=1)
+def _twice(runner: Runner, case: Case, inputs: Inputs) -> tuple[dict[str, Expected], list[Fault], Outputs | None]:
+    """The same values in other buffers, with another poison and another guard pattern: the same result.
+
+    The candidate is called before anybody knows what is right.
+    """
+    with Series(runner, case, inputs, (FIRST, SECOND)) as series:
+        expected = runner.expect(case, inputs)
+        first: Played = series.next(expected)
+        if first.outputs is None:
+            return expected, list(first.faults), None
+        second = series.next(expected, {} if first.faults else first.outputs)
     faults = first.faults or second.faults
     dirty = []
     if second.outputs is not None and not any(f.kind is FaultKind.METADATA for f in faults):
@@ -277,7 +280,7 @@ def _twice(
     if any(f.kind in _OF_VALUE for f in rest) and runner.attributed < _ATTRIBUTED:
         runner.attributed += 1
         rest = tuple(attributed(runner, case, inputs, expected, rest, "after the calls of earlier cases"))
-    return [*dirty, *rest], first.outputs
+    return expected, [*dirty, *rest], first.outputs
 
 
 _OF_VALUE = (FaultKind.VALUE, FaultKind.CLASS)
@@ -295,8 +298,8 @@ def _by_contents(
     if not dirty:
         return dirty
     moving: set[str] = set()
-    for which, before in enumerate(both):
-        again = runner.play(case, inputs, expected, slot=which * _SECOND, over=0 if which else None, which=which)
+    for turn, before in zip((FIRST, SECOND), both, strict=True):
+        again = runner.play(case, inputs, expected, turn)
         if again.outputs is not None:
             moving |= {n for n, _ in differing(runner.contract, expected, before, again.outputs, always=True)}
     spread = runner.contract.deterministic == "spread"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from validator.change.model import read_files
 from validator.differential.cases import Case
-from validator.differential.cells import cells_of, planned, put_together
+from validator.differential.cells import cells_of, put_together, seeded
 from validator.differential.corpus import parse_cases, split
 from validator.differential.device import Candidate, devices_asked, offered
 from validator.differential.engine import run_cases
@@ -61,8 +61,9 @@ def _asked(
     for device in devices_asked(capped, context.policy.differential.min_strength):
         try:
             chosen = offered(capped, device)
-            count = context.policy.differential.min_cases
-            wanted = planned(chosen.contract, context.seed, count, first, context.store)
+            policy = context.policy.differential
+            count, seeds, strength = policy.min_cases, policy.seeds, policy.strength
+            wanted = seeded(chosen.contract, context.seed, seeds, count, first, context.store, strength)
         except ValidatorError as error:
             runs.append(_unsettled(contract, error))
         else:

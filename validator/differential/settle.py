@@ -16,6 +16,7 @@ from validator.differential.results import CaseResult, KernelResult
 from validator.differential.rules import BY_FAULT, blind_tolerance, tolerance_too_wide
 from validator.differential.tolerances import in_words
 from validator.manifest.contract import KernelContract
+from validator.manifest.parallel import left_whole
 from validator.verdict.model import Evidence, Finding, Location, Obligation, StageResult, Status, Strength, worst
 
 __all__ = ["Demands", "evidence_id", "settle", "together"]
@@ -78,6 +79,7 @@ def settle(
         not_covered=(
             *candidate.not_covered,
             *not_covered(rows),
+            *left_whole(contract),
             *_left_out(outside),
             *_unenforced(result),
             *(() if result.wide else (f"{contract.reference} refuses float64: it was its own exact result",)),

@@ -48,6 +48,7 @@ class Space:
         memberships = [c for c in self._constraints if isinstance(c, Membership)]
         self.names = tuple(dict.fromkeys(c.name for c in memberships))
         self.values = {name: self._possible(name) for name in self.names}
+        self.values = {name: self._beside_constants(name) for name in self.names}
         self._typical = {name: _typical(values) for name, values in self.values.items()}
         empty = [name for name, values in self.values.items() if not values]
         if empty or (self.names and self.complete({}) is None):
@@ -147,6 +148,14 @@ class Space:
         first = min(ranges, key=len)
         pool: Sequence[int] = first if len(first) <= _ENUMERATED else _sampled(first)
         return tuple(v for v in pool if all(c.holds({name: v}) for c in alone))
+
+    def _beside_constants(self, name: str) -> Sequence[int]:
+        """What the constraints with dimensions of one value leave of this one's: a search would try them for long."""
+        fixed = {n: values[0] for n, values in self.values.items() if len(values) == 1 and n != name}
+        bound = [
+            c for c in self._constraints if name in c.names and c.names <= fixed.keys() | {name} and len(c.names) > 1
+        ]
+        return tuple(v for v in self.values[name] if all(c.holds({**fixed, name: v}) for c in bound))
 
     def _interesting(self, name: str) -> Iterator[tuple[int, str, str]]:
         values = self.values[name]

@@ -203,7 +203,15 @@ class KernelContract(Model):
     tiles: dict[str, Annotated[tuple[int, ...], BeforeValidator(as_list)]] = Field(default_factory=dict)
     """Tile sizes by dimension: sizes around their multiples are always tested."""
     production: Annotated[tuple[dict[str, int], ...], Field(max_length=1024)] = ()
-    """Dimensions as they occur in use; always tested."""
+    """Dimensions as they occur in use; always tested. Where there is a `split`, those of the whole model."""
+    production_of: tuple[str, ...] = ()
+    """What each of them is of, as `tp8`: filled in from `split`."""
+    split: dict[str, Annotated[tuple[Literal["tp", "ep", "pp", "dp", "cp", "sp"], ...], BeforeValidator(as_tuple)]] = (
+        Field(default_factory=dict)
+    )
+    """Dimensions that are divided among devices, and by what: `H = "tp"`, `E = ["tp", "ep"]`."""
+    parallelism: Annotated[tuple[str, ...], BeforeValidator(as_tuple)] = ()
+    """Of the ways in scope, as `tp8`, those under which the kernel runs; empty: all."""
     deterministic: Literal["bitwise", "across-batch", "spread"] = "bitwise"
     """Same bytes on every repeat; also whatever else is in the batch; or only within the tolerance."""
     rounding: Literal["free", "as-baseline"] = "free"
@@ -304,6 +312,7 @@ def _bad_dims(contract: KernelContract) -> Iterator[str]:
     for arg, (_, values) in contract.values.items():
         used |= dict.fromkeys(values.size_names, f"argument {arg!r}")
     used |= dict.fromkeys(contract.tiles, "tiles")
+    used |= dict.fromkeys(contract.split, "split")
     used |= {contract.batch: "batch"} if contract.batch is not None else {}
     if contract.launches is not None:
         used |= dict.fromkeys(parse_expression(str(contract.launches.count)).names, "launches")
@@ -319,7 +328,7 @@ def _bad_dims(contract: KernelContract) -> Iterator[str]:
         names = shape.keys() ^ ranged
         if names:
             yield f"production[{index}]: must give exactly {sorted(ranged)}, differs in {sorted(names)}"
-        elif not used.keys() - ranged:
+        elif not used.keys() - ranged and not contract.split:  # divided first, `validator.manifest.parallel`
             broken = [c.text for c in parsed if not c.holds(shape)]
             if broken:
                 yield f"production[{index}]: breaks {', '.join(f'`{b}`' for b in broken)}"

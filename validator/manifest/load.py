@@ -9,6 +9,7 @@ from pathlib import PurePosixPath
 from validator.errors import Problem
 from validator.manifest.contract import KernelContract, Step
 from validator.manifest.model import SCHEMA, Contract, Manifest
+from validator.manifest.parallel import spread
 from validator.tables import Document, TableError, load_document, load_model, validate
 
 __all__ = ["ManifestError", "load_contract", "load_manifest"]
@@ -31,9 +32,23 @@ def load_manifest(data: bytes, name: str) -> Manifest:
     if stem != manifest.id:
         what = f"`id` is {manifest.id!r}, but the file is named {stem!r}"
         problems.append(Problem(what, document.place(("id",)), f"rename the file to {manifest.id}.toml"))
-    if problems:
-        raise ManifestError(*problems)
-    return manifest
+    kernels, wrong = _spread(manifest.kernels, manifest.scope.parallelism, document)
+    if problems or wrong:
+        raise ManifestError(*problems, *wrong)
+    return manifest.model_copy(update={"kernels": kernels})
+
+
+def _spread(
+    kernels: tuple[KernelContract, ...], scope: tuple[str, ...] | None, document: Document
+) -> tuple[tuple[KernelContract, ...], list[Problem]]:
+    """Contracts with the shapes of every way in scope. `scope`: None where there is no manifest that says one."""
+    found = [spread(contract, scope or contract.parallelism or ("none",)) for contract in kernels]
+    wrong = [
+        Problem(what, document.place(("kernels", at)), "widen `dims`, or say under which `parallelism` the kernel runs")
+        for at, (_, told) in enumerate(found)
+        for what in told
+    ]
+    return tuple(contract for contract, _ in found), wrong
 
 
 def _left_over(manifest: Manifest, document: Document) -> Iterator[Problem]:
@@ -60,4 +75,8 @@ def load_contract(data: bytes, name: str) -> tuple[tuple[KernelContract, ...], t
         contract: Contract = validate(Manifest if "id" in document.values else Contract, document)
     except TableError as error:
         raise ManifestError(*error.problems) from None
-    return contract.kernels, contract.steps
+    scope = contract.scope.parallelism if isinstance(contract, Manifest) else None
+    kernels, wrong = _spread(contract.kernels, scope, document)
+    if wrong:
+        raise ManifestError(*wrong)
+    return kernels, contract.steps

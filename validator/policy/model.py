@@ -217,6 +217,11 @@ class DifferentialPolicy(_Model):
     """`run-on-gpu`, `ptx-run-on-cpu` or `run-of-cpu-model`, strongest first."""
     min_cases: Annotated[int, Field(gt=0, strict=True)] = 50
     """Judged cases per kernel; void ones do not count."""
+    seeds: Annotated[int, Field(ge=1, le=64, strict=True)] = 1
+    """Root seeds, each with cases and data of its own: what depends on the values drawn shows under one of many."""
+    strength: Annotated[int, Field(ge=2, le=6, strict=True)] | None = None
+    """So many sizes, types, layouts and choices at a time must meet in some case, as far as the contract allows, and
+    all such cases are run. Absent: pairs, of which at most half of `min_cases` are run."""
     confinement: tuple[Confinement, ...] = ()
     """What the machine must enforce on the candidate's process; where it does not, nothing is proven."""
     corpus: Annotated[str, StringConstraints(min_length=1, max_length=200)] | None = None
