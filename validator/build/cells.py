@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cache
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from validator.build.compile import build_once
 from validator.build.toolchains import Toolchain, find_toolchains
 from validator.errors import Problem, ValidatorError
 from validator.manifest.model import Build
-from validator.scale.cell import Cell, Content
+from validator.scale.cell import UNREADABLE, Cell, Content
 
 __all__ = ["BuildError", "Made", "Result", "cell_of", "read_result", "run_build"]
 
@@ -34,12 +36,19 @@ class Result(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What came of a build."""
+    """What came of a build; it travels as JSON."""
+
+    __pydantic_config__ = ConfigDict(extra="forbid", ser_json_bytes="base64", val_json_bytes="base64")
 
     result: Result
     why: str = ""
     files: Mapping[str, bytes] = field(default_factory=dict)
     enforced: Mapping[str, str] = field(default_factory=dict)
+
+
+@cache
+def _made() -> TypeAdapter[Made]:
+    return TypeAdapter(Made)
 
 
 def cell_of(number: int, build: Build, arch: str, toolchain: Toolchain, tree: str) -> Cell:
@@ -69,13 +78,13 @@ def run_build(payload: bytes, content: Content) -> bytes:
     result = Result.FAILED if failed else Result.BUILT if first.files == second.files else Result.DIFFERS
     differing = sorted(n for n in first.files.keys() | second.files.keys() if first.files.get(n) != second.files.get(n))
     why = failed or (f"two builds differ in {', '.join(differing)}" if result is Result.DIFFERS else "")
-    files = {name: base64.b64encode(data).decode() for name, data in first.files.items()}
-    kept = files if result is Result.BUILT else {}
-    return json.dumps({"result": result, "why": why, "files": kept, "enforced": dict(first.enforced)}).encode()
+    kept = first.files if result is Result.BUILT else {}
+    return _made().dump_json(Made(result, why, kept, first.enforced))
 
 
 def read_result(data: bytes) -> Made:
-    """Of a cell that is done."""
-    said = json.loads(data)
-    files = {name: base64.b64decode(text) for name, text in said["files"].items()}
-    return Made(Result(said["result"]), said["why"], files, said["enforced"])
+    """Of a cell that is done; not run where that cannot be read."""
+    try:
+        return _made().validate_json(data)
+    except ValidationError:
+        return Made(Result.NOT_RUN, UNREADABLE)

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
 from validator.manifest.contract import KernelContract, Step
 from validator.ordering.ahead import compiled_later
@@ -18,7 +18,7 @@ from validator.ordering.artifacts import Artifact, audit_artifacts
 from validator.ordering.assembly import assemble
 from validator.ordering.result import Audit, KernelAudit, Skipped
 from validator.ordering.steps import apply_steps
-from validator.scale.cell import Cell, Content, Outcome, State, Work
+from validator.scale.cell import UNREADABLE, Cell, Content, Outcome, State, Work
 
 __all__ = ["cells_of", "put_together", "run_file"]
 
@@ -103,7 +103,11 @@ def put_together(
         if outcome.state is not State.DONE:
             skipped.append(Skipped(json.loads(outcome.cell.payload)["name"], outcome.why))
             continue
-        part = _audited().validate_json(outcome.data)
+        try:
+            part = _audited().validate_json(outcome.data)
+        except ValidationError:
+            skipped.append(Skipped(json.loads(outcome.cell.payload)["name"], UNREADABLE))
+            continue
         kernels += part.kernels
         skipped += part.skipped
         tools |= part.tools

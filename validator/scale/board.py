@@ -13,6 +13,10 @@ from validator.scale.cell import Outcome, State
 __all__ = ["Board", "Stage"]
 
 
+_MOST = 10**15
+"""Above any count of cells, and any number of seconds."""
+
+
 @dataclass
 class Stage:
     """The cells of one stage."""
@@ -95,7 +99,7 @@ class Board:
         board = cls()
         for name, counts in document.items():
             stage = Stage(**counts)
-            if not all(isinstance(v, int | float) for v in counts.values()):
+            if not all(isinstance(v, int | float) and 0 <= v < _MOST for v in counts.values()):
                 raise ValueError("counts are numbers")
             board.stages[str(name)] = stage
         return board

@@ -20,8 +20,22 @@ from typing import Protocol, cast
 from validator.errors import ValidatorError
 from validator.own_source import own_source
 
-__all__ = ["Cell", "Content", "InPlace", "Needs", "Outcome", "State", "Task", "Work", "digest_of", "perform"]
+__all__ = [
+    "UNREADABLE",
+    "Cell",
+    "Content",
+    "InPlace",
+    "Needs",
+    "Outcome",
+    "State",
+    "Task",
+    "Work",
+    "digest_of",
+    "perform",
+]
 
+UNREADABLE = "what is kept of an earlier run cannot be read"
+"""Why a cell that is done has no result after all."""
 Content = Callable[[str], Path]
 """Name of content (`Work.keep`) → where it lies on the machine that runs the cell. Read-only."""
 Task = Callable[[bytes, Content], bytes]

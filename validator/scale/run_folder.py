@@ -125,12 +125,13 @@ def load_asked(path: Path) -> Asked:
     document = _read(path / "run.json", path)
     try:
         shard = document["shard"]
-        base, head, rfc, policies = (document[name] for name in ("base", "head", "rfc", "policies"))
-        if document["schema"] != SCHEMA or not all(isinstance(word, str | None) for word in (rfc, policies)):
+        base, head, rfc, policies, seed = (document[name] for name in ("base", "head", "rfc", "policies", "seed"))
+        named = isinstance(base, str) and isinstance(head, str) and isinstance(seed, int)
+        if document["schema"] != SCHEMA or not named or not all(isinstance(w, str | None) for w in (rfc, policies)):
             raise ValueError
         part = Shard.parse(shard) if shard is not None else None
         base_ref, head_ref = document["refs"]
-        return Asked(str(base), str(head), rfc, policies, int(document["seed"]), part, (str(base_ref), str(head_ref)))
+        return Asked(base, head, rfc, policies, seed, part, (str(base_ref), str(head_ref)))
     except (KeyError, TypeError, ValueError, ShardError):
         raise RunFolderError(Problem("is not what a run wrote", str(path / "run.json"))) from None
 

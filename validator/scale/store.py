@@ -18,16 +18,18 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import math
 import os
 import sqlite3
 import tempfile
 import time
 import zlib
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
+from functools import cache
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from validator.errors import Problem, ValidatorError
 
@@ -55,6 +57,28 @@ CREATE TABLE IF NOT EXISTS entries (
 CREATE INDEX IF NOT EXISTS by_use ON entries (used);
 CREATE TABLE IF NOT EXISTS costs (kind TEXT PRIMARY KEY, runs INTEGER NOT NULL, seconds REAL NOT NULL) WITHOUT ROWID;
 """
+
+
+_TABLES = "SELECT type, name, sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY name"
+
+
+@cache
+def _expected() -> tuple[tuple[str, str, str], ...]:
+    """The tables of a store, as SQLite says them."""
+    with closing(sqlite3.connect(":memory:")) as db:
+        db.executescript(_SCHEMA)
+        return tuple(db.execute(_TABLES))
+
+
+def _check_tables(db: sqlite3.Connection) -> None:
+    """Nothing but a store's own tables: a view or a trigger of somebody else's would run with every query.
+
+    Raises:
+        sqlite3.DatabaseError: it is no store's database.
+    """
+    found = tuple(db.execute(_TABLES))
+    if found not in ((), _expected()):
+        raise sqlite3.DatabaseError("not the tables of a store")
 
 
 class StoreError(ValidatorError):
@@ -157,7 +181,7 @@ class Store:
     def cost(self, kind: str) -> float | None:
         """Mean seconds of one piece of work of this kind in past runs; None: there was none."""
         found = self._one("SELECT seconds / runs FROM costs WHERE kind = ?", kind)
-        return float(found) if found else None
+        return found if isinstance(found, float) and 0 < found < math.inf else None
 
     def spent(self, kind: str, runs: int, seconds: float) -> None:
         """Note what work of a kind took. Halved when it grows old, so that the newest count most."""
@@ -202,6 +226,7 @@ class Store:
     def _connected(self) -> sqlite3.Connection:
         db = sqlite3.connect(self._folder / "index.db", timeout=_BUSY, isolation_level="IMMEDIATE")
         try:
+            _check_tables(db)
             db.execute("PRAGMA journal_mode = WAL")
             db.execute("PRAGMA synchronous = NORMAL")
             with db:
@@ -218,15 +243,22 @@ class Store:
         for how in ("mode=ro", "mode=ro&immutable=1"):
             with suppress(sqlite3.Error):
                 db = sqlite3.connect(f"{path}?{how}", uri=True, timeout=1.0)
-                db.execute("SELECT count(*) FROM entries WHERE key = ''").fetchone()
-                return db
+                try:
+                    _check_tables(db)
+                    db.execute("SELECT count(*) FROM entries WHERE key = ''").fetchone()
+                    return db
+                except BaseException:
+                    db.close()
+                    raise
         return None
 
     def _seal(self, key: str, digest: bytes) -> bytes | None:
         return hmac.digest(self._key, key.encode() + digest, "sha256") if self._key is not None else None
 
-    def _checked(self, key: str, digest: bytes, size: int, seal: bytes | None, data: bytes | None) -> bytes | None:
-        """What an entry holds, if it is what was put there by somebody who may."""
+    def _checked(self, key: str, digest: Any, size: Any, seal: Any, data: Any) -> bytes | None:
+        """What an entry holds, if it is what was put there by somebody who may. A column may hold any type."""
+        if not isinstance(digest, bytes) or not isinstance(seal, bytes | None) or not isinstance(data, bytes | None):
+            return None
         wanted = self._seal(key, digest)
         if wanted is not None and not hmac.compare_digest(wanted, seal or b""):
             return None
@@ -238,7 +270,7 @@ class Store:
                 return packed[1:]
             unpacker = zlib.decompressobj()
             value = unpacker.decompress(memoryview(packed)[1:], _LARGEST)
-        except (OSError, zlib.error, TypeError):
+        except (OSError, zlib.error):
             return None
         return None if unpacker.unconsumed_tail or not unpacker.eof else value
 
@@ -271,7 +303,7 @@ class Store:
                 self._db.executemany("UPDATE entries SET used = ? WHERE key = ?", [(t, k) for k, t in used.items()])
 
     def _size(self) -> int:
-        return int(self._one("SELECT sum(size) FROM entries"))
+        return int(self._one("SELECT sum(CAST(size AS INTEGER)) FROM entries"))
 
     def _one(self, query: str, *values: str) -> float:
         if self._db is None:
@@ -298,5 +330,6 @@ class Store:
 
     def _oldest(self) -> Iterator[tuple[str, int]]:
         assert self._db is not None
-        while rows := self._db.execute("SELECT key, size FROM entries ORDER BY used, key LIMIT 256").fetchall():
+        oldest = "FROM entries WHERE typeof(key) = 'text' ORDER BY used, key LIMIT 256"
+        while rows := self._db.execute(f"SELECT key, CAST(size AS INTEGER) {oldest}").fetchall():
             yield from rows
