@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from validator.text import visible
+
 if TYPE_CHECKING:
     from validator.cli.display import Display
     from validator.pipeline import Options
@@ -162,12 +164,20 @@ def executor_of(name: str, budget: Budget) -> Executor:
 @contextmanager
 def opened_shared() -> Iterator[Store | None]:
     """Results of trusted runs that somebody shares with this machine."""
-    folder = os.environ.get("VALIDATOR_SHARED_CACHE")
-    if not folder:
+    place = os.environ.get("VALIDATOR_SHARED_CACHE")
+    if not place:
         yield None
         return
     from validator.cli.cache import key_of_trusted_runs
+    from validator.scale.remote import Remote, is_remote
     from validator.scale.store import Store
 
-    with Store(Path(folder), key=key_of_trusted_runs(), shared=True) as store:
-        yield store
+    key = key_of_trusted_runs()
+    if not is_remote(place):
+        with Store(Path(place), key=key, shared=True) as store:
+            yield store
+        return
+    with Remote(place, key) as remote:
+        if remote.why:
+            click.echo(visible(f"{place}: cannot be read, going on without it: {remote.why}"), err=True)
+        yield remote.store
