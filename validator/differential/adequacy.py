@@ -84,7 +84,7 @@ class Visibility:
     def _judge(
         self, case: Case, inputs: Inputs, waiting: Mapping[Mutant, Inputs], expected: Mapping[str, Expected]
     ) -> None:
-        for mutant, result in zip(waiting, self._runner.mistaken(case, list(waiting.values())), strict=False):
+        for mutant, result in zip(waiting, self._runner.reference.mistaken(case, list(waiting.values())), strict=False):
             # A mistake that breaks the reference itself would not go unnoticed.
             if result is None or not self._runner.accepted(inputs, expected, result):
                 self.visible.add(mutant)

@@ -2,25 +2,27 @@
 
 Every array lies in an arena of its own (aliases share one) between two guard zones; gaps of strided layouts are guarded
 too. Two patterns and two poisons are used in turn, so a value that comes from outside an array or from an element that
-was never written cannot be the same twice.
+was never written cannot be the same twice. Where the system keeps a worker from writing to its inputs, they are laid
+down once for all calls with the same values.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+import weakref
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from validator.differential.numbers import Array, bits_of, each_part, flattened, is_float, largest
-from validator.run.channel import DTYPE_NAMES, Call
+from validator.differential.numbers import Array, bits_of, dtype_of, each_part, flattened, is_float, largest
+from validator.run.channel import DTYPE_NAMES, GIVEN, Call
 from validator.run.channel import Array as Descriptor
 from validator.run.sandbox import Worker
 
-__all__ = ["GUARD", "PATTERNS", "Placed", "Written", "place", "poisoned"]
+__all__ = ["GUARD", "PATTERNS", "Book", "Placed", "Written", "dtype_at", "place", "poisoned"]
 
 GUARD = 256
 """Bytes of each guard zone: keeps 256-byte alignment, wider than any vector access."""
@@ -45,11 +47,44 @@ class Written:
 
 
 @dataclass(frozen=True, slots=True)
+class _Entry:
+    """What lies in a region that only the gate can write."""
+
+    value: weakref.ref[Array]
+    strides: tuple[int, ...]
+    pattern: int
+
+
+@dataclass(frozen=True, slots=True)
+class Book:
+    """What stands where only the gate can write: there it need not be looked at again, nor written twice."""
+
+    _entries: dict[tuple[int, int], _Entry] = field(default_factory=dict)
+    """(offset, length) of a region."""
+
+    def holds(self, where: tuple[int, int], value: Array, array: Descriptor) -> bool:
+        """Whether this very array lies there already, laid out in the same way."""
+        entry = self._entries.get(where)
+        return entry is not None and entry.value() is value and entry.strides == array.strides
+
+    def guarded(self, where: tuple[int, int], pattern: int) -> bool:
+        """Whether this pattern stands around it."""
+        return self._entries[where].pattern == pattern
+
+    def put(self, where: tuple[int, int], value: Array, array: Descriptor, pattern: int) -> None:
+        """An array was laid there; whatever lay there before is gone."""
+        start, end = where[0], where[0] + where[1]
+        for offset, length in [known for known in self._entries if known[0] < end and start < sum(known)]:
+            del self._entries[offset, length]
+        self._entries[where] = _Entry(weakref.ref(value), array.strides, pattern)
+
+
+@dataclass(frozen=True, slots=True)
 class Placed:
     """One call's arguments in memory."""
 
     worker: Worker
-    first_slot: int
+    slots: tuple[int, ...]
     pattern: int
     """What stands in guard zones and gaps."""
     arenas: tuple[memoryview, ...]
@@ -58,7 +93,10 @@ class Placed:
     """Array argument → its arena and where in it."""
     args: tuple[Descriptor, ...]
     room: memoryview | None = None
-    """Where results that are returned go."""
+    """Where results that are returned go; the last of the slots then."""
+    given: Mapping[str, Array] = field(default_factory=dict)
+    """Arguments that lie where only the gate can write."""
+    book: Book = field(default_factory=Book)
 
     @property
     def size(self) -> int:
@@ -67,8 +105,7 @@ class Placed:
 
     def call(self, *, keep: bool = False, more: Iterable[int] = ()) -> Call:
         """The call. `more`: numbers after the arguments."""
-        count = len(self.arenas) + (self.room is not None)
-        arenas = tuple(self.worker.arena(self.first_slot + i) for i in range(count))
+        arenas = tuple(self.worker.arena(slot) for slot in self.slots)
         return Call(arenas, (*self.args, *(_scalar(number) for number in more)), keep, self.room is not None)
 
     def calls(
@@ -88,7 +125,20 @@ class Placed:
 
     def empty(self) -> None:
         """The contents are not needed any more."""
-        self.worker.empty(range(self.first_slot, self.first_slot + len(self.arenas) + (self.room is not None)))
+        self.worker.empty(self.slots)
+
+    def guard(self) -> None:
+        """Put this call's pattern around what lies there for several calls; none of them may be running."""
+        for name, value in self.given.items():
+            at, array = self.views[name]
+            where = self.worker.arena(self.slots[at])[1:]
+            if self.book.guarded(where, self.pattern):
+                continue
+            if _is_contiguous(array):
+                _ring(self.arenas[at], array, self.pattern)
+            else:
+                _fill(self.arenas[at], array, value, self.pattern)
+            self.book.put(where, value, array, self.pattern)
 
     def disturbed(self, inputs: Mapping[str, Any], written: Iterable[str]) -> list[tuple[str, int]]:
         """(argument, bytes that changed) outside the elements that may change: guard zones, gaps and whole inputs.
@@ -97,6 +147,8 @@ class Placed:
         """
         allowed, changed = set(written), []
         for index, arena in enumerate(self.arenas):
+            if self.slots[index] & GIVEN:
+                continue
             names = [n for n, (at, _) in self.views.items() if at == index]
             source = None if allowed.intersection(names) else inputs[names[0]]
             count = _changed(arena, self.views[names[0]][1], source, self.pattern)
@@ -107,7 +159,7 @@ class Placed:
 
 def _rows(memory: memoryview, array: Descriptor) -> Iterator[tuple[memoryview, Descriptor]]:
     """Each row of a distant array, with guard zones of its own; what lies between them is never touched."""
-    size = _dtype(array.dtype).itemsize
+    size = dtype_at(array.dtype).itemsize
     inner = replace(array, shape=array.shape[1:], strides=array.strides[1:], offset=GUARD)
     length = int(np.prod(inner.shape, dtype=np.int64)) * size
     for index in range(array.shape[0]):
@@ -124,9 +176,9 @@ def _changed(memory: memoryview, array: Descriptor, source: Array | None, patter
     if _is_distant(array):
         sources = [None] * array.shape[0] if source is None else source
         return sum(_changed(*row, part, pattern) for row, part in zip(_rows(memory, array), sources, strict=True))
-    arena, size = np.frombuffer(memory, np.uint8), _dtype(array.dtype).itemsize
+    arena, size = np.frombuffer(memory, np.uint8), dtype_at(array.dtype).itemsize
     count = int(np.prod(array.shape, dtype=np.int64)) * size
-    if array.strides == _layout(array.shape, size, "contiguous")[0]:
+    if _is_contiguous(array):
         around = (arena[: array.offset], arena[array.offset + count :])
         wrong = sum(int(np.count_nonzero(part != pattern)) for part in around)
         if source is None or not count:
@@ -166,17 +218,14 @@ def _flat_bytes(source: Array) -> Array:
 
 
 def _view(arena: memoryview, array: Descriptor) -> Array:
-    return np.ndarray(array.shape, _dtype(array.dtype), arena, array.offset, array.strides)
+    return np.ndarray(array.shape, dtype_at(array.dtype), arena, array.offset, array.strides)
 
 
-_DTYPES: list[np.dtype[Any]] = []
+_DTYPES = tuple(map(dtype_of, DTYPE_NAMES))
 
 
-def _dtype(code: int) -> np.dtype[Any]:
-    if not _DTYPES:
-        from validator.differential.numbers import dtype_of
-
-        _DTYPES.extend(dtype_of(name) for name in DTYPE_NAMES)
+def dtype_at(code: int) -> np.dtype[Any]:
+    """The element type of the channel's code."""
     return _DTYPES[code]
 
 
@@ -231,14 +280,21 @@ def place(
     pattern: int = PATTERNS[0],
     steps: Mapping[str, tuple[str, int]] = MappingProxyType({}),
     room: int = 0,
+    given: Collection[str] = (),
+    book: Book | None = None,
+    apart: bool = False,
 ) -> Placed:
     """Lay out the arguments in a worker's memory, in consecutive slots.
 
     `over`: first of as many slots whose contents are replaced, at other addresses.
     `aliases`: argument → argument whose memory it shares; `steps`: number → (array, axis), the elements between two
-    positions there, whatever the number was; `room`: bytes of what will be returned.
+    positions there, whatever the number was; `room`: bytes of what will be returned. `given`: arguments that only the
+    gate shall be able to write, by a `book` of its own for each worker; `Placed.guard` comes before the call. `apart`:
+    another call may be running, so that only what it cannot write is replaced.
     """
+    book = Book() if book is None else book
     arenas: list[memoryview] = []
+    slots: list[int] = []
     views: dict[str, tuple[int, Descriptor]] = {}
     args = []
     for name, value in inputs.items():
@@ -250,20 +306,41 @@ def place(
             args.append(views[name][1])
             continue
         strides, offset, span = _layout(value.shape, value.dtype.itemsize, layouts.get(name, "contiguous"))
-        below = None if over is None else over + len(arenas)
-        arena = worker.lend(first_slot + len(arenas), GUARD + span + GUARD, below)
         array = Descriptor(code_of(value.dtype), value.shape, strides, len(arenas), GUARD + offset)
-        _fill(arena, array, value, pattern)
+        kind = GIVEN if name in given else 0
+        slot = first_slot + len(arenas) | kind
+        below = None if over is None or (apart and not kind) else over + len(arenas) | kind
+        arena = worker.lend(slot, GUARD + span + GUARD, below)
+        if isinstance(value, Written) or not kind:
+            _fill(arena, array, value, pattern)
+        elif not book.holds(where := worker.arena(slot)[1:], value, array):
+            _fill(arena, array, value, pattern)
+            book.put(where, value, array, pattern)
         views[name] = (len(arenas), array)
         arenas.append(arena)
+        slots.append(slot)
         args.append(array)
     for at, name in enumerate(inputs):
         if name in steps:
             owner, axis = steps[name]
             seen = views[owner][1]
-            args[at] = _scalar(seen.strides[axis] // _dtype(seen.dtype).itemsize)
-    returned = worker.lend(first_slot + len(arenas), room) if room else None
-    return Placed(worker, first_slot, pattern, tuple(arenas), views, tuple(args), returned)
+            args[at] = _scalar(seen.strides[axis] // dtype_at(seen.dtype).itemsize)
+    returned = None
+    if room:
+        slots.append(first_slot + len(arenas))
+        returned = worker.lend(slots[-1], room)
+    lasting = {name: inputs[name] for name in views if name in given and name not in aliases}
+    return Placed(worker, tuple(slots), pattern, tuple(arenas), views, tuple(args), returned, lasting, book)
+
+
+def _is_contiguous(array: Descriptor) -> bool:
+    return array.strides == _layout(array.shape, dtype_at(array.dtype).itemsize, "contiguous")[0]
+
+
+def _ring(arena: memoryview, array: Descriptor, pattern: int) -> None:
+    """The pattern on both sides of contiguous elements."""
+    raw = np.frombuffer(arena, np.uint8)
+    raw[: array.offset] = raw[array.offset + _view(arena, array).nbytes :] = pattern
 
 
 def _fill(arena: memoryview, array: Descriptor, value: Array | Written, pattern: int) -> None:
@@ -272,21 +349,18 @@ def _fill(arena: memoryview, array: Descriptor, value: Array | Written, pattern:
         for (row, inner), part in zip(_rows(arena, array), value, strict=True):
             _fill(row, inner, part, pattern)
         return
-    raw, target = np.frombuffer(arena, np.uint8), _view(arena, array)
-    if array.strides == _layout(array.shape, value.dtype.itemsize, "contiguous")[0]:
-        raw[: array.offset] = raw[array.offset + target.nbytes :] = pattern
+    target, together = _view(arena, array), _is_contiguous(array)
+    if together:
+        _ring(arena, array, pattern)
     else:
-        raw[...] = pattern
+        np.frombuffer(arena, np.uint8)[...] = pattern
     if isinstance(value, Written):
         value.write(target)
+    elif target.ndim and together:
+        there, here = bits_of(target).reshape(-1), flattened(bits_of(value))
+        each_part(lambda part: np.copyto(there[part], here[part]), len(there), there.itemsize)
     else:
-        there, here = bits_of(target), bits_of(value)
-        if target.ndim and array.strides == _layout(array.shape, value.dtype.itemsize, "contiguous")[0]:
-            there = there.reshape(-1)
-            here = flattened(here)
-            each_part(lambda part: np.copyto(there[part], here[part]), len(there), there.itemsize)
-        else:
-            there[...] = here
+        bits_of(target)[...] = bits_of(value)
 
 
 def poisoned(array: Array | Written, which: int) -> Array:

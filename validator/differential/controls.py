@@ -60,10 +60,7 @@ def controls(runner: Runner, inputs: Inputs, expected: Mapping[str, Expected], o
 
 def _equal(wrong: Array, want: Expected) -> bool:
     """Nothing to see: equal to the right result within what the type itself can hold of it."""
-    atol = 0.0
-    if is_float(want.native.dtype):
-        yards = in_chunks(want.yardstick, want.unspecified)
-        atol = max((float(np.max(y, where=np.isfinite(y) & ~free, initial=0)) for y, free in yards), default=0.0)
+    atol = want.widest if is_float(want.native.dtype) else 0.0
     for have, due, free in in_chunks(wrong, want.native, want.unspecified):
         a, b = have.astype(np.float64), due.astype(np.float64)
         if not np.all(free | (a == b) | (np.abs(a - b) <= atol) | (np.isnan(a) & np.isnan(b))):

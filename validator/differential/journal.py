@@ -238,7 +238,7 @@ def _rests_on(runner: Runner) -> Iterator[str]:
     yield from (runner.stock.model_dump_json(), runner.contract.model_dump_json())
     yield from (runner.chosen.device, runner.chosen.target, *(f"{k}={v}" for k, v in runner.chosen.options.items()))
     yield repr(runner.candidate.limits)
-    yield from (tree_digest(tree) for tree in (runner.candidate.tree, runner.reference.tree))
+    yield from (tree_digest(tree) for tree in (runner.candidate.tree, runner.reference.worker.tree))
 
 
 _NOT_READ = frozenset({".git", "__pycache__"})

@@ -18,10 +18,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from validator.differential.faults import Fault, FaultKind
-from validator.differential.numbers import Array, each_part, eps_of, in_chunks, is_float, largest, smallest
+from validator.differential.numbers import (
+    Array,
+    bits_of,
+    each_part,
+    eps_of,
+    flattened,
+    in_chunks,
+    is_float,
+    largest,
+    smallest,
+)
+from validator.differential.spill import spilled
 from validator.manifest.contract import KernelContract, Tolerance
 
-__all__ = ["Expected", "Spread", "accepts", "judge", "ulp_distance", "yardstick"]
+__all__ = ["Expected", "Spread", "accepts", "as_trusted", "judge", "ulp_distance", "yardstick"]
 
 F64 = NDArray[np.float64]
 
@@ -40,28 +51,25 @@ class Expected:
     """Elements that the reference does not write."""
     beyond: bool = field(init=False)
     """Some element is too large for the output's type."""
-    _bounds: dict[float, tuple[Array, Array]] = field(init=False, repr=False, compare=False, default_factory=dict)
+    widest: float = field(init=False)
+    """The largest finite yardstick of an element that the reference writes."""
 
     def __post_init__(self) -> None:
-        top = largest(self.native.dtype)
-        inside = all(np.all((part <= top) & (part >= -top)) for (part,) in in_chunks(self.exact))
+        top, inside, widest = largest(self.native.dtype), True, 0.0
+        for exact, yard, free in in_chunks(self.exact, self.yardstick, self.unspecified):
+            inside = inside and bool(np.all((exact <= top) & (exact >= -top)))
+            widest = max(widest, float(np.max(yard, where=np.isfinite(yard) & ~free, initial=0.0)))
         object.__setattr__(self, "beyond", not inside)
+        object.__setattr__(self, "widest", widest)
 
-    def bounds(self, limit: float) -> tuple[Array, Array]:
-        """Flat arrays between whose elements every error is within this many yardsticks; NaN lies between none."""
-        if limit not in self._bounds:
-            dtype = np.float64 if self.native.dtype.itemsize > 4 else np.float32
-            low, high = np.empty(self.exact.size, dtype), np.empty(self.exact.size, dtype)
-            top = largest(self.native.dtype)
-            for least, most, exact, yard, free in in_chunks(low, high, self.exact, self.yardstick, self.unspecified):
-                # Rounded inwards: what lies between them lies between the exact ones.
-                least[...] = np.nextafter((exact - limit * yard).astype(dtype), dtype(np.inf))
-                most[...] = np.nextafter((exact + limit * yard).astype(dtype), dtype(-np.inf))
-                least[free], most[free] = -np.inf, np.inf
-                if self.beyond:
-                    least[~free & ~(np.abs(exact) <= top)] = np.nan
-            self._bounds[limit] = low, high
-        return self._bounds[limit]
+
+def as_trusted(tolerance: Tolerance) -> bool:
+    """Whether what the trusted implementation gives is right by what right means."""
+    match tolerance.policy:
+        case "relative-to-baseline":
+            return _narrowest(tolerance) >= 1  # its own error is part of the yardstick
+        case policy:
+            return policy in ("exact", "ulp")
 
 
 @np.errstate(all="ignore")
@@ -107,27 +115,32 @@ def _metadata(name: str, want: Expected, got: Array | None) -> list[Fault]:
 
 def _plainly_right(tolerance: Tolerance, want: Expected, got: Array) -> bool:
     """Every element is within the narrowest of all limits, so every pool of them is: what honest results are."""
-    limit = _narrowest(tolerance)
     if not _has_short_way(tolerance, got):
         return False
-    low, high = want.bounds(limit)
-    flat = got.reshape(-1)
+    limit, top, as_native = _narrowest(tolerance), largest(got.dtype), as_trusted(tolerance)
+    arrays = [flattened(a) for a in (got, want.native, want.exact, want.yardstick, want.unspecified)]
 
     def inside(part: slice) -> bool:
-        for have, least, most in in_chunks(flat[part], low[part], high[part]):
-            wide = have.astype(least.dtype, copy=False)
-            if not ((wide >= least) & (wide <= most)).all():
+        for have, native, exact, yard, free in in_chunks(*(array[part] for array in arrays)):
+            if as_native and np.array_equal(bits_of(have), bits_of(native)):
+                continue
+            error = have - exact  # in float64
+            np.abs(error, out=error)
+            right = error <= limit * yard
+            if want.beyond:
+                right &= np.abs(exact) <= top
+            if not right.all() and not (right | free).all():
                 return False
         return True
 
-    return all(each_part(inside, flat.size, low.itemsize))
+    return all(each_part(inside, got.size, got.itemsize + 20))
 
 
 def _plainly_wrong(tolerance: Tolerance, want: Expected, got: Array) -> bool:
     """Some element is beyond the widest of all limits: what controls are."""
     if not _has_short_way(tolerance, got):
         return False
-    limit = _ALONE * tolerance.max_ratio * np.max(want.yardstick, initial=0.0)
+    limit = _ALONE * tolerance.max_ratio * want.widest
     return any(np.any(~free & (error > limit)) for error, _, free in _errors(want, got))
 
 
@@ -309,9 +322,12 @@ def _class(values: F64) -> NDArray[np.int8]:
 class Spread:
     """How far the reference moves when its inputs move by a rounding error; one result at a time is looked at."""
 
-    def __init__(self, exact: F64, native: Array) -> None:
-        self.exact, self._native = exact, native
-        self._moved = np.zeros(exact.shape)
+    def __init__(self, exact: Array, native: Array) -> None:
+        """Keeps the exact result: what is given here may go."""
+        self.exact: F64 = spilled(exact.shape, np.dtype(np.float64))
+        self.exact[...] = exact
+        self._native = native
+        self._moved: F64 = spilled(exact.shape, np.dtype(np.float64))
         self._count = 0
 
     @np.errstate(all="ignore")

@@ -11,11 +11,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from validator.differential.cases import Case, Inputs, copied, float_arguments, unused_parts
+from validator.differential.cases import Case, Inputs, aliases_of, copied, float_arguments, unused_parts
+from validator.differential.data import launches_of
 from validator.differential.faults import Fault, FaultKind
 from validator.differential.judge import Expected, judge
 from validator.differential.numbers import Source, bits_of, derived, in_chunks, largest
-from validator.differential.runner import Outputs, Played, Runner
+from validator.differential.runner import FIRST, SECOND, Outputs, Played, Runner, Series, Turn
 from validator.differential.shapes import Space
 from validator.manifest.contract import KernelContract, Role
 
@@ -26,6 +27,8 @@ Plan = Callable[[Runner, Case, Inputs, Expectation, Outputs], list[Fault]]
 
 _OTHER = 1000
 """Slots of calls that must not share an address with the first ones."""
+_AGAIN = (FIRST, SECOND, FIRST)
+"""Buffers that have been used, in turn."""
 
 PLAN_WORDS = {
     "repeat": "called again with the same buffers and values",
@@ -56,7 +59,12 @@ def differing(
         return []
     out = []
     for name, want in expected.items():
-        if name in a and name in b and a[name].shape == b[name].shape == want.unspecified.shape:
+        if (
+            name in a
+            and name in b
+            and a[name] is not b[name]
+            and a[name].shape == b[name].shape == want.unspecified.shape
+        ):
             count = 0
             for left, right, free in in_chunks(bits_of(a[name]), bits_of(b[name]), want.unspecified):
                 if not np.array_equal(left, right):
@@ -79,19 +87,20 @@ def _same_bytes(
 
 def _repeat(runner: Runner, case: Case, inputs: Inputs, expected: Expectation, first: Outputs) -> list[Fault]:
     faults: list[Fault] = []
-    for _ in range(3):
-        again = runner.play(case, inputs, expected)
-        faults += _same_bytes(runner, expected, first, again, FaultKind.REPEAT, "called again with the same values")
-        if faults:
-            break
+    with Series(runner, case, inputs, _AGAIN) as series:
+        for _ in _AGAIN:
+            again = series.next(expected, first)
+            faults += _same_bytes(runner, expected, first, again, FaultKind.REPEAT, "called again with the same values")
+            if faults:
+                break
     return faults
 
 
-def _judged(
-    runner: Runner, case: Case, inputs: Inputs, expected: Expectation, told: str, *, slot: int = 0
-) -> list[Fault]:
+def _judged(runner: Runner, case: Case, inputs: Inputs, told: str, *, slot: int = 0) -> list[Fault]:
     """Faults of a call after others. Wrong here but right as the first call of a process: hidden state."""
-    faults = runner.play(case, inputs, expected, slot=slot).faults
+    with Series(runner, case, inputs, [Turn(slot)]) as series:
+        expected = runner.expect(case, inputs)
+        faults = series.next(expected).faults
     if not any(f.kind in (FaultKind.VALUE, FaultKind.CLASS) for f in faults):
         return list(faults)
     return attributed(runner, case, inputs, expected, faults, told)
@@ -115,7 +124,7 @@ def attributed(
 def _same_buffer(runner: Runner, case: Case, inputs: Inputs, expected: Expectation, first: Outputs) -> list[Fault]:
     other = replace(case, seed=derived(case.seed, "new values"))
     fresh = runner.build(other)
-    return _judged(runner, other, fresh, runner.expect(other, fresh), "with new values in the same buffers")
+    return _judged(runner, other, fresh, "with new values in the same buffers")
 
 
 def _flip(runner: Runner, case: Case, inputs: Inputs, expected: Expectation, first: Outputs) -> list[Fault]:
@@ -136,14 +145,14 @@ def _flip(runner: Runner, case: Case, inputs: Inputs, expected: Expectation, fir
     low = domain.low if domain.low is not None else old - 2.0
     high = domain.high if domain.high is not None else old + 2.0
     flat[at] = high if old - low < high - old else low
-    for alias, owner in runner.aliases(case).items():
+    for alias, owner in aliases_of(runner.contract, case).items():
         changed[alias] = changed[owner] if name == owner else changed[alias]
     told = f"with only {name}[{at}] (flat) changed in the same buffers"
-    return _judged(runner, case, changed, runner.expect(case, changed), told)
+    return _judged(runner, case, changed, told)
 
 
 def _recheck(runner: Runner, case: Case, inputs: Inputs, expected: Expectation, first: Outputs) -> list[Fault]:
-    kept = runner.play(case, inputs, expected, slot=_OTHER, keep=True)
+    kept = runner.play(case, inputs, expected, Turn(_OTHER, keep=True), first)
     if kept.outputs is None or kept.faults:
         return list(kept.faults)
     other = replace(case, seed=derived(case.seed, "later"))
@@ -152,9 +161,9 @@ def _recheck(runner: Runner, case: Case, inputs: Inputs, expected: Expectation, 
     reply = runner.candidate.recall(kept.nonce, kept.placed.room)
     if reply.result is None:
         return [*faults, Fault(FaultKind.WORKER, "", f"earlier results cannot be looked at: {reply.outcome}")]
-    now, wrong = runner.collected(case, kept.placed, reply.result)
-    faults += wrong
-    for name, count in differing(runner.contract, expected, kept.outputs, now):
+    now = runner.collected(case, kept.placed, reply.result, kept.outputs)
+    faults += now.faults
+    for name, count in differing(runner.contract, expected, kept.outputs, now.outputs):
         text = f"{count} elements of an earlier {name} changed when the candidate was called again"
         faults.append(Fault(FaultKind.EARLIER, name, text, {"elements": count}))
     return faults
@@ -169,9 +178,8 @@ def _interleaved(runner: Runner, case: Case, inputs: Inputs, expected: Expectati
         layouts=(),
     )
     other = runner.build(between)
-    expected_between = runner.expect(between, other)
-    faults = _judged(runner, between, other, expected_between, "after a call of other sizes", slot=_OTHER)
-    again = runner.play(case, inputs, expected)
+    faults = _judged(runner, between, other, "after a call of other sizes", slot=_OTHER)
+    again = runner.play(case, inputs, expected, known=first)
     told = "after a call with other sizes"
     return faults + _same_bytes(runner, expected, first, again, FaultKind.HIDDEN, told)
 
@@ -224,17 +232,17 @@ def _row(want: Expected, at: tuple[object, ...]) -> Expected:
 
 def _fresh(runner: Runner, case: Case, inputs: Inputs, expected: Expectation, first: Outputs) -> list[Fault]:
     runner.candidate.close()
-    played = runner.play(case, inputs, expected)
+    played = runner.play(case, inputs, expected, known=first)
     told = "as the first call of a new process"
     return _same_bytes(runner, expected, first, played, FaultKind.HIDDEN, told)
 
 
 def _any_order(runner: Runner, case: Case, inputs: Inputs, expected: Expectation, first: Outputs) -> list[Fault]:
     """The launches of one result from the last to the first, then in an order drawn for the case."""
-    count = runner.launches(case)
+    count = launches_of(runner.contract, case)
     orders = [range(count - 1, -1, -1), Source(derived(case.seed, "order")).order(count).tolist()]
     for order in orders if count > 1 else ():
-        again = runner.play(case, inputs, expected, order=order)
+        again = runner.play(case, inputs, expected, Turn(order=order))
         told = f"with its launches in the order {_listed([int(n) for n in order])}"
         faults = [
             replace(f, kind=FaultKind.ORDER, message=f"{told}: {f.message}")

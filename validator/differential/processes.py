@@ -7,8 +7,10 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from validator.differential.data import Data
 from validator.differential.device import Candidate, Device, NotRunHere, candidate_of
 from validator.differential.errors import DifferentialError
+from validator.differential.reference import Reference
 from validator.differential.runner import Runner
 from validator.manifest.contract import KernelContract
 from validator.run.adapters import ADAPTERS
@@ -55,7 +57,8 @@ def runner_for(
             checker = stack.enter_context(Worker(contract.tolerance.checker, trees.base, limits))
         if contract.generator is not None:
             generator = stack.enter_context(Worker(contract.generator, trees.base, limits))
-        yield Runner(chosen, contract, candidate, reference, baseline, checker, generator)
+        data = Data(chosen.contract, contract, generator)
+        yield Runner(chosen, candidate, Reference(data, reference, baseline), checker)
 
 
 def _trusted(contract: KernelContract, target: str, trees: Trees, limits: Limits) -> Worker:
@@ -63,7 +66,7 @@ def _trusted(contract: KernelContract, target: str, trees: Trees, limits: Limits
     adapter = ADAPTERS[contract.trusted]
     if lacking := adapter.lacking():
         raise NotRunHere(lacking)
-    return Worker(target, trees.base, limits, adapter=adapter, options={"device": "cpu"})
+    return Worker(target, trees.base, limits, adapter=adapter, options={"device": "cpu"}, spilled=True)
 
 
 def _worker(chosen: Candidate, contract: KernelContract, trees: Trees, limits: Limits) -> Worker:

@@ -1,0 +1,89 @@
+"""A case's data as callables get it: made, poisoned where nothing is promised, launch after launch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from validator.differential.buffers import Written, dtype_at, place, poisoned
+from validator.differential.cases import FILLED, Case, Inputs, build, fill_of
+from validator.differential.errors import DifferentialError
+from validator.manifest.contract import KernelContract
+from validator.manifest.dims import parse_expression
+from validator.run.channel import ALIGNED
+from validator.run.sandbox import Worker
+
+__all__ = ["Data", "ReferenceFailed", "launches_of", "numbered", "prepared", "room_for"]
+
+
+class ReferenceFailed(DifferentialError):
+    """A function of the base revision gives no result for a case, so nobody can say what is right."""
+
+
+@dataclass(frozen=True, slots=True)
+class Data:
+    """Where a case's arguments come from."""
+
+    contract: KernelContract
+    """As the candidate sees it."""
+    stock: KernelContract
+    """As the trusted callables see it."""
+    generator: Worker | None = None
+    """Makes the arguments where the contract cannot describe them."""
+
+    def build(self, case: Case) -> Inputs:
+        """The case's data: from the contract, or from the generator that it names. Raises `ReferenceFailed`."""
+        inputs = build(self.contract, case)
+        if self.generator is None:
+            return inputs
+        numbers = {"seed": case.seed % (1 << 62), **dict(case.dims)}
+        reply = self.generator.call(place(self.generator, numbers).call())
+        filled = [n for n, (r, _) in self.stock.values.items() if isinstance(inputs[n], np.ndarray) and r not in FILLED]
+        if reply.result is None or len(reply.result.returns) != len(filled):
+            raise ReferenceFailed(
+                f"{self.generator.target} must return {len(filled)} arrays ({', '.join(filled)}): {reply.detail[:300]}"
+            )
+        for name, array, data in zip(filled, reply.result.returns, reply.result.data, strict=True):
+            due = inputs[name]
+            if array.form == 4 or (array.shape, dtype_at(array.dtype)) != (due.shape, due.dtype):
+                raise ReferenceFailed(f"{self.generator.target}: {name} must be {due.dtype.name}{list(due.shape)}")
+            inputs[name] = np.frombuffer(data, due.dtype).reshape(due.shape).copy()
+        return inputs
+
+
+def prepared(contract: KernelContract, inputs: Inputs, which: int) -> tuple[Inputs, Inputs]:
+    """What is passed: outputs and workspaces poisoned, returned ones left out; and the poisoned ones."""
+    passed = {n: inputs[n] for n in contract.values if n not in contract.returns}
+    poison = {
+        n: poisoned(v, which)
+        for n, v in passed.items()
+        if contract.values[n][0] in FILLED and isinstance(v, np.ndarray | Written)
+    }
+    return {**passed, **poison}, poison
+
+
+def room_for(contract: KernelContract, case: Case, widest: int = 0) -> int:
+    """Bytes for what is returned. `widest`: of an element, where it may be wider than the contract says."""
+    total = 0
+    for name in contract.returns:
+        fill = fill_of(contract, case, name)
+        length = math.prod(fill.shape) * max(fill.dtype.itemsize, widest)
+        total += -(-length // ALIGNED) * ALIGNED
+    return total
+
+
+def launches_of(contract: KernelContract, case: Case) -> int:
+    """Launches that make one result."""
+    several = contract.launches
+    return 1 if several is None else parse_expression(str(several.count)).value(dict(case.dims))
+
+
+def numbered(contract: KernelContract, case: Case, order: Sequence[int] = ()) -> tuple[int, Sequence[int]] | None:
+    """(position of the argument that says which launch it is, its values in turn); None: there is one launch."""
+    if contract.launches is None:
+        return None
+    names = [name for name in contract.values if name not in contract.returns]
+    return names.index(contract.launches.argument), order or range(launches_of(contract, case))

@@ -1,0 +1,236 @@
+"""The trusted side: what is right for a case, how far an honest implementation may be from it, and what mistakes give.
+
+The reference and the trusted implementation run in processes of their own, which share nothing with the candidate's.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain
+
+import numpy as np
+
+from validator.differential.buffers import Placed, Written, dtype_at, place
+from validator.differential.cases import Case, Inputs, aliases_of, float_arguments, judged_arguments, unused_parts
+from validator.differential.data import Data, ReferenceFailed, numbered, prepared, room_for
+from validator.differential.judge import Expected, Spread
+from validator.differential.numbers import Array, Source, derived, eps_of, in_chunks, is_float
+from validator.differential.spill import kept
+from validator.manifest.contract import KernelContract
+from validator.run.sandbox import Outcome, Reply, Worker
+
+__all__ = ["Outputs", "Reference"]
+
+Outputs = dict[str, Array]
+
+_AT_ONCE = 1 << 20
+"""Bytes of arguments that are worth one exchange for several calls; beyond, each call is let go of before the next."""
+
+
+@dataclass
+class Reference:
+    """What one kernel must compute, and how well it can be computed."""
+
+    data: Data
+    worker: Worker
+    """Of the reference."""
+    baseline: Worker
+    """Of the trusted implementation; the same when the contract names no other."""
+    wide: bool = True
+    """False once the reference has refused float64: its own types then serve as the exact result too."""
+
+    @property
+    def stock(self) -> KernelContract:
+        """The contract as trusted callables see it."""
+        return self.data.stock
+
+    def expect(self, case: Case, inputs: Inputs) -> dict[str, Expected]:
+        """What is right for these inputs. Raises `ReferenceFailed`, also where unused parts make a difference to it."""
+        expected = self._expect(case, inputs)
+        if case.padding:
+            self._refuse_padding_read(case, inputs, expected)
+        return expected
+
+    def _refuse_padding_read(self, case: Case, inputs: Inputs, expected: Mapping[str, Expected]) -> None:
+        """Nobody can be held to the NaN of unused parts where the reference itself reads them."""
+        unused = unused_parts(self.data.contract, inputs)
+        spread = {name: np.isnan(want.exact) & ~unused.get(name, _NONE) for name, want in expected.items()}
+        if not any(where.any() for where in spread.values()):
+            return
+        plain = self.data.build(replace(case, padding=False))
+        filled = {name: np.where(where, plain[name], inputs[name]) for name, where in unused.items()}
+        right = self._expect(case, {**inputs, **filled})
+        for name, where in spread.items():
+            if np.any(where & ~np.isnan(right[name].exact)):
+                raise ReferenceFailed(
+                    f"{self.worker.target} reads what no index points to or no length covers: NaN there makes "
+                    f"{name} NaN. Mend the reference, or take the index or length out of the contract's `domain`"
+                )
+
+    def _expect(self, case: Case, inputs: Inputs) -> dict[str, Expected]:
+        ((native, old_native),) = (
+            ({name: kept(array) for name, array in results.items()}, old)
+            for results, old in self._trusted(self.baseline, [inputs], case, 1)
+        )
+        if self.wide:
+            try:
+                return self._expected(case, inputs, native, old_native)
+            except ReferenceFailed:
+                self.wide = False
+        return self._expected(case, inputs, native, {})
+
+    def _expected(self, case: Case, inputs: Inputs, native: Outputs, old_native: Outputs) -> dict[str, Expected]:
+        """The reference on these inputs and on some that lie a rounding error beside them."""
+        given = _widened(inputs) if self.wide else inputs
+        moved = (self._moved(inputs, case, index) for index in range(_probes(inputs)))
+        results = self._trusted(self.worker, chain([given], moved), case, 0 if self.wide else 1)
+        exact, old_exact = next(results)
+        untouched = {
+            name: _untouched((array, old_native[name]), (exact[name], old_exact[name])) if name in old_native else _NONE
+            for name, array in native.items()
+        }
+        spreads = {name: Spread(exact[name], array) for name, array in native.items()}
+        for outputs, _ in results:
+            for name, spread in spreads.items():
+                spread.add(outputs[name])
+        return {
+            name: Expected(spread.exact, native[name], spread.yardstick(), np.broadcast_to(free, native[name].shape))
+            for (name, spread), free in zip(spreads.items(), untouched.values(), strict=True)
+        }
+
+    def mistaken(self, case: Case, several: list[Inputs]) -> list[Outputs | None]:
+        """What the trusted implementation makes of each of these inputs; None where it raises.
+
+        Shorter than asked for when its process ended: the last one is what ended it.
+        """
+        found: list[Outputs | None] = []
+        for placed, _, reply in self._asked(self.baseline, several, case, 1):
+            try:
+                results = self._results(self.baseline, placed, reply)
+                found.append({name: kept(array) for name, array in results.items()})
+            except ReferenceFailed:
+                found.append(None)
+            if reply.outcome not in (Outcome.OK, Outcome.ERROR):
+                break
+        return found
+
+    def _trusted(
+        self, worker: Worker, several: Iterable[Inputs], case: Case, which: int
+    ) -> Iterator[tuple[Outputs, Outputs]]:
+        """For each: (results, which last until the next is asked for; what the outputs held before).
+
+        Raises `ReferenceFailed`.
+        """
+        for placed, poison, reply in self._asked(worker, several, case, which):
+            results = self._results(worker, placed, reply)
+            yield results, {n: v for n, v in poison.items() if n in results}
+
+    def _asked(
+        self, worker: Worker, several: Iterable[Inputs], case: Case, which: int
+    ) -> Iterator[tuple[Placed, Outputs, Reply]]:
+        """For each: where it lies, what the outputs held before, what came back; small ones in one exchange."""
+        aliases, room = aliases_of(self.stock, case), room_for(self.stock, case, widest=8)
+        turns = numbered(self.stock, case)
+        waiting: list[tuple[Placed, Outputs]] = []
+        for inputs in several:
+            passed, poison = prepared(self.stock, inputs, which)
+            slot = sum(len(placed.arenas) + 1 for placed, _ in waiting)
+            placed = place(worker, passed, {}, aliases, first_slot=slot, room=room)
+            waiting.append((placed, poison))
+            if sum(placed.size for placed, _ in waiting) > _AT_ONCE:
+                yield from self._exchanged(worker, waiting, turns)
+                waiting = []
+        yield from self._exchanged(worker, waiting, turns)
+
+    def _exchanged(
+        self, worker: Worker, waiting: list[tuple[Placed, Outputs]], turns: tuple[int, Sequence[int]] | None
+    ) -> Iterator[tuple[Placed, Outputs, Reply]]:
+        if waiting:
+            calls = [placed.calls(turns) for placed, _ in waiting]
+            replies = worker.call_many([call for some in calls for call in some])
+            ends = itertools.accumulate(map(len, calls))
+            for (placed, poison), some, end in zip(waiting, calls, ends, strict=True):
+                of_this = replies[end - len(some) : end]
+                reply = next((r for r in of_this if r.result is None), of_this[-1])
+                yield placed, poison, reply
+                placed.empty()
+
+    def _results(self, worker: Worker, placed: Placed, reply: Reply) -> Outputs:
+        """A trusted function's outputs where they lie; what it returns is taken as it is."""
+        if reply.result is None:
+            raise ReferenceFailed(f"{worker.target} gives no result: {reply.outcome} {reply.detail[:300]}")
+        declared, returned = self.stock.returns, reply.result.returns
+        if declared and (len(declared) != len(returned) or any(array.form == 4 for array in returned)):
+            raise ReferenceFailed(
+                f"{worker.target} does not return the {len(declared)} numpy arrays that the contract declares"
+            )
+        names = (n for n in judged_arguments(self.stock) if n not in declared)
+        outputs = {n: placed.view(n) for n in names}
+        for name, array, data in zip(declared, returned, reply.result.data, strict=bool(declared)):
+            outputs[name] = np.frombuffer(data, dtype_at(array.dtype)).reshape(array.shape)
+        return outputs
+
+    def _moved(self, inputs: Inputs, case: Case, index: int) -> Inputs:
+        """The inputs, each moved by about one rounding error of the promised precision (or of its own, if coarser)."""
+        promised = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-9}
+        moved = dict(inputs)
+        for name in float_arguments(inputs):
+            array = inputs[name]
+            # Values of one byte are scaled up before anybody computes with them: nothing is rounded to them.
+            own = eps_of(array.dtype) / 2 if array.itemsize > 1 else 0.0
+            eps = max(promised[self.data.contract.compute_dtype], own)
+            source = Source(derived(case.seed, "probe", index, name))
+            dtype = np.dtype(np.float64) if self.wide else array.dtype
+            moved[name] = Written(array.shape, dtype, partial(_write_moved, array, eps, source))
+        return moved
+
+
+def _probes(inputs: Inputs) -> int:
+    """How often the reference is moved to see its spread: few elements need many, many need few."""
+    size = max((v.size for v in inputs.values() if isinstance(v, np.ndarray)), default=0)
+    return 8 if size <= 1 << 12 else 4 if size <= 1 << 16 else 2 if size <= 1 << 22 else 1
+
+
+def _write_moved(array: Array, eps: float, source: Source, target: Array) -> None:
+    """Every element times 1 and a little."""
+    for there, here in in_chunks(target, array):
+        # Not plus or minus one unit: equal moves of two inputs would cancel in their difference far too often.
+        moved = here.astype(np.float64) * (1.0 + eps * source.bell(here.shape))
+        # Where the target is wider it is not rounded again: most moves would round to none at all.
+        there[...] = moved if there.dtype != array.dtype else moved.astype(array.dtype)
+
+
+def _widened(inputs: Inputs) -> Inputs:
+    """The same values with float64 in place of every other floating-point type."""
+
+    def write(array: Array, target: Array) -> None:
+        target[...] = array
+
+    wide = np.dtype(np.float64)
+    return {
+        n: Written(v.shape, wide, partial(write, v)) if isinstance(v, np.ndarray) and is_float(v.dtype) else v
+        for n, v in inputs.items()
+    }
+
+
+_NONE = np.zeros((), bool)
+
+
+def _untouched(*pairs: tuple[Array, Array]) -> Array:
+    """Where every array of these pairs is the same as the one beside it; one element where none is."""
+    same = np.ones(pairs[0][0].shape, bool)
+    for pair in pairs:
+        for found, after, before in in_chunks(same, *pair):
+            found &= _same(after, before)
+    return same if same.any() else _NONE
+
+
+def _same(a: Array, b: Array) -> Array:
+    """Element by element; NaN is NaN."""
+    if is_float(a.dtype):
+        wide, other = a.astype(np.float64), b.astype(np.float64)
+        return np.asarray((wide == other) | (np.isnan(wide) & np.isnan(other)))
+    return np.asarray(a == b)

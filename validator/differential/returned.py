@@ -1,0 +1,83 @@
+"""What came back from a candidate: its outputs, and what is wrong with their form. Nothing it says is believed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from validator.differential.buffers import Placed, dtype_at
+from validator.differential.cases import Case, fill_of, judged_arguments
+from validator.differential.faults import Fault, FaultKind
+from validator.differential.numbers import Array, same_bytes
+from validator.manifest.contract import KernelContract
+from validator.run.channel import Array as Descriptor
+from validator.run.channel import Buffer, Result
+
+__all__ = ["Returned", "returned"]
+
+_NO_ARRAY = 4
+"""Form of what is no array."""
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """Outputs, which nobody else can change any more."""
+
+    outputs: dict[str, Array]
+    faults: tuple[Fault, ...] = ()
+    known: bool = False
+    """All of them are, byte for byte, results that were looked at before."""
+
+
+def returned(
+    contract: KernelContract, case: Case, placed: Placed, result: Result, known: Mapping[str, Array]
+) -> Returned:
+    """Copied out of what came back, except where it is one of the `known` results: then that stands for it."""
+    found: dict[str, Array] = {}
+    faults, values = [], list(zip(result.returns, result.data, strict=True))
+    seen = {n: placed.view(n) for n in judged_arguments(contract) if n not in contract.returns}
+    if not contract.returns and all(array.arena for array, _ in values):
+        values = []  # `return out` beside filling it is no second result
+    if len(values) != len(contract.returns):
+        told = f"returned {len(values)} values, the contract declares {len(contract.returns)}"
+        faults.append(Fault(FaultKind.METADATA, "", told))
+    else:
+        for name, (array, data) in zip(contract.returns, values, strict=True):
+            value, wrong = _value(contract, case, name, array, data, placed)
+            if value is None:
+                faults.append(Fault(FaultKind.METADATA, name, f"{name} {wrong}"))
+            else:
+                seen[name] = value
+    for name, there in seen.items():
+        same = name in known and same_bytes(there, known[name])
+        found[name] = known[name] if same else there.copy()
+    all_known = not faults and bool(found) and all(found[name] is known.get(name) for name in found)
+    return Returned(found, tuple(faults), all_known)
+
+
+def _value(
+    contract: KernelContract, case: Case, name: str, array: Descriptor, data: Buffer, placed: Placed
+) -> tuple[Array | None, str]:
+    """A returned value where it lies, or what is wrong with it. Its shape is only a claim until it is compared."""
+    values = contract.values[name][1]
+    if array.form == _NO_ARRAY:
+        return None, "is not a plain numpy array of a known element type"
+    dtype, due = dtype_at(array.dtype), fill_of(contract, case, name).shape
+    if array.shape != due:
+        return None, f"has the shape {list(array.shape)}, the contract says {list(due)}"
+    count = math.prod(due)
+    if count * dtype.itemsize != len(data):
+        return None, f"says {list(array.shape)} and holds {len(data)} bytes"
+    if array.arena:
+        owner = next((n for n, (arena, _) in placed.views.items() if arena == array.arena - 1), None)
+        if owner is None or getattr(values, "alias_of", None) != owner:
+            return None, f"shares memory with {owner or 'no buffer that was sent'}, which the contract does not say"
+    contiguous = tuple(int(s) for s in np.empty(array.shape, dtype).strides)
+    if count and "strided" not in values.layouts and "transposed" not in values.layouts:
+        odd = [i for i, n in enumerate(array.shape) if n > 1 and array.strides[i] != contiguous[i]]
+        if odd:
+            return None, f"has strides {list(array.strides)}, contiguous are {list(contiguous)}"
+    return np.frombuffer(data, dtype).reshape(array.shape), ""
