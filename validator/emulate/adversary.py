@@ -42,6 +42,8 @@ class Plan:
     """1: the first warps of each CTA run first, -1: the last ones, 0: which run first is drawn."""
     impatient: int = 0
     """How often polling threads try again, all in all, before the others get their turn."""
+    eager: bool = False
+    """Polling threads try again soon after anything changed; else only when nothing else can run."""
     switches: tuple[int, ...] = ()
     """Executed segments after which the running class goes to the back."""
     shuffled: bool = False
@@ -74,6 +76,7 @@ def draw_plan(seed: int, number: int, moves_noncoherent: bool, late: Sequence[st
             classes=CLASSES,
             direction=3 - 2 * number,
             impatient=IMPATIENT,
+            eager=number == 2,
             moves_noncoherent=moves_noncoherent,
         )
     rng = np.random.default_rng([seed, number])
@@ -87,6 +90,7 @@ def draw_plan(seed: int, number: int, moves_noncoherent: bool, late: Sequence[st
         by_cta=bool(rng.random() < 0.5),
         classes=int(rng.integers(1, CLASSES + 1)),
         impatient=int(rng.choice((0, 0, IMPATIENT))),
+        eager=bool(rng.random() < 0.25),
         switches=tuple(dict.fromkeys(switches)),
         shuffled=bool(rng.random() < 0.5),
         moves_noncoherent=moves_noncoherent,
@@ -131,6 +135,8 @@ def smaller(plan: Plan, late: Sequence[str] = ()) -> list[Plan]:
     simpler += [replace(plan, switches=plan.switches[:i] + plan.switches[i + 1 :]) for i in range(len(plan.switches))]
     if plan.impatient:
         simpler.append(replace(plan, impatient=0))
+    if plan.eager:
+        simpler.append(replace(plan, eager=False))
     if plan.shuffled:
         simpler.append(replace(plan, shuffled=False))
     return simpler

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from validator.emulate.happens_before import Word, joined
 from validator.emulate.hazard import HazardKind
 from validator.emulate.lanes import Array, Lanes
 
@@ -31,6 +32,19 @@ class Arrival:
     reduce: Callable[[Machine, Array, Array], None] | None = None
     """(threads, values of all participants) → writes the reduction's result."""
     values: Array | None = None
+    word: Word = None
+    """What the threads knew when they came, if they went on at once."""
+    seen: int = 0
+    """Events they were ordered behind then."""
+
+
+@dataclass(slots=True)
+class _Meeting:
+    """A phase of a cluster's barrier."""
+
+    arrived: list[Array] = field(default_factory=list)
+    word: Word = None
+    seen: int = 0
 
 
 @dataclass(slots=True)
@@ -48,7 +62,10 @@ class Barriers:
         ctas = np.arange(m.ctas)
         self._cluster = m.rank_to_cta(ctas, np.zeros(m.ctas, np.int64)) if size > 1 else ctas
         """First CTA of each CTA's cluster."""
-        self._cluster_arrived: dict[int, list[Array]] = {}
+        self._cluster_arrived: dict[int, _Meeting] = {}
+        """First CTA of a cluster → its barrier's current phase."""
+        self._cluster_met: dict[int, _Meeting] = {}
+        """The last complete phase."""
         self._cluster_phase = np.zeros(m.ctas, np.int64)
         """Completed phases, by first CTA of the cluster."""
         self._thread_phase = np.zeros(m.total, np.int64)
@@ -73,9 +90,11 @@ class Barriers:
             if expected is not None:
                 barrier.expected = int(np.broadcast_to(expected, threads.shape)[mine][0])
             part = arrival.values if arrival.values is None else np.broadcast_to(arrival.values, threads.shape)[mine]
-            barrier.arrivals.append(
-                Arrival(arrival.index, arrival.key, threads[mine], arrival.waits, arrival.aligned, arrival.reduce, part)
-            )
+            mine_now = threads[mine]
+            word, seen = None, 0
+            if not arrival.waits:
+                word, seen = m.order.leave_word(mine_now), int(np.bitwise_or.reduce(m.seen[mine_now]))
+            barrier.arrivals.append(replace(arrival, threads=mine_now, values=part, word=word, seen=seen))
             self._complete(m, number, cta)
         return None if arrival.waits else lanes
 
@@ -100,7 +119,7 @@ class Barriers:
         del self._open[number, cta]
         m.version += 1
         self._check_alignment(m, barrier)
-        self._order(m, arrived, cta, whole=len(arrived) >= living)
+        self._order(m, barrier.arrivals, cta, whole=len(arrived) >= living)
         for arrival in barrier.arrivals:
             if arrival.reduce is not None:
                 values = [a.values for a in barrier.arrivals if a.values is not None]
@@ -108,12 +127,22 @@ class Barriers:
             if arrival.waits:
                 m.push(arrival.key, arrival.threads)
 
-    def _order(self, m: Machine, threads: Array, cta: int, whole: bool) -> None:
-        if whole:
+    def _order(self, m: Machine, arrivals: list[Arrival], cta: int, whole: bool) -> None:
+        """Who waits is ordered behind all; who only arrived learns nothing."""
+        here = [a.threads for a in arrivals if a.waits]
+        gone = [a for a in arrivals if not a.waits]
+        if not here:
+            return
+        threads = np.unique(np.concatenate(here))
+        if whole and not gone:
             m.order.cta_barrier(np.array([cta]))
         else:
-            m.order.group_barrier(np.unique(threads))
+            m.order.group_barrier(threads)
         m.seen[threads] |= np.bitwise_or.reduce(m.seen[threads])
+        for arrival in gone:
+            m.seen[threads] |= np.uint64(arrival.seen)
+            if arrival.word is not None:
+                m.order.learn(threads, *arrival.word)
 
     def _check_alignment(self, m: Machine, barrier: _Barrier) -> None:
         """An aligned barrier is executed by whole warps: lanes that come from different instructions did not meet."""
@@ -163,13 +192,17 @@ class Barriers:
 
     # --- cluster ----------------------------------------------------------------------------------------------------
 
-    def cluster_arrive(self, m: Machine, lanes: Lanes) -> None:
+    def cluster_arrive(self, m: Machine, lanes: Lanes, relaxed: bool) -> None:
         m.version += 1
         threads = lanes.threads
         self._thread_phase[threads] += 1
         firsts = self._cluster[threads // m.per_cta]
         for first in np.unique(firsts).tolist():
-            self._cluster_arrived.setdefault(first, []).append(threads[firsts == first])
+            mine = threads[firsts == first]
+            meeting = self._cluster_arrived.setdefault(first, _Meeting())
+            meeting.arrived.append(mine)
+            meeting.word = joined(meeting.word, m.order.leave_word(mine, relaxed))
+            meeting.seen |= int(np.bitwise_or.reduce((m.seen_released if relaxed else m.seen)[mine]))
             self._complete_cluster(m, first)
 
     def cluster_wait(self, m: Machine, lanes: Lanes, key: int, index: int) -> Lanes | None:
@@ -178,7 +211,21 @@ class Barriers:
         done = self._cluster_phase[firsts] >= self._thread_phase[lanes.threads]
         if not done.all():
             self._cluster_waiting.append((index, key, lanes.threads[~done]))
-        return lanes.where(done)
+        passed = lanes.where(done)
+        if passed is not None:
+            self._meet_cluster(m, passed.threads)
+        return passed
+
+    def _meet_cluster(self, m: Machine, threads: Array) -> None:
+        """These threads have waited for the last complete phase of their clusters."""
+        firsts = self._cluster[threads // m.per_cta]
+        for first in np.unique(firsts).tolist():
+            mine, meeting = threads[firsts == first], self._cluster_met.get(first)
+            if meeting is not None:
+                m.seen[mine] |= np.uint64(meeting.seen)
+                if meeting.word is not None:
+                    m.order.learn(mine, *meeting.word)
+                m.mbarriers.met(np.concatenate(meeting.arrived), mine)
 
     def _members(self, m: Machine, first: int) -> Array:
         ctas = np.flatnonzero(self._cluster == first)
@@ -187,20 +234,17 @@ class Barriers:
         return living
 
     def _complete_cluster(self, m: Machine, first: int) -> None:
-        arrived = self._cluster_arrived.get(first, [])
-        members = self._members(m, first)
-        here = np.unique(np.concatenate(arrived)) if arrived else np.zeros(0, np.int64)
-        if not len(here) or not np.isin(members, here).all():
+        meeting = self._cluster_arrived.get(first)
+        if meeting is None or not np.isin(self._members(m, first), np.concatenate(meeting.arrived)).all():
             return
-        del self._cluster_arrived[first]
+        self._cluster_met[first] = self._cluster_arrived.pop(first)
         m.version += 1
         self._cluster_phase[first] += 1
-        m.order.group_barrier(here)
-        m.seen[here] |= np.bitwise_or.reduce(m.seen[here])
         waiting, self._cluster_waiting = self._cluster_waiting, []
         for index, key, threads in waiting:
             mine = self._cluster[threads // m.per_cta] == first
             if mine.any():
+                self._meet_cluster(m, threads[mine])
                 m.push(key, threads[mine])
             if not mine.all():
                 self._cluster_waiting.append((index, key, threads[~mine]))

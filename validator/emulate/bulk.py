@@ -12,7 +12,7 @@ from validator.emulate.hazard import HazardKind
 from validator.emulate.lanes import Array, Lanes
 from validator.emulate.locate import locate
 from validator.emulate.memory import RANK_SHIFT, SHARED_WINDOW, Region, Touch
-from validator.emulate.operands import Context, NotTranslated, Step, address_of, put_to, reader
+from validator.emulate.operands import Context, NotTranslated, Step, address_of, flat, put_to, reader
 from validator.emulate.program import Address, Immediate, Instruction, Unsupported
 from validator.emulate.transfers import combination
 from validator.ordering.program import Space
@@ -21,7 +21,7 @@ from validator.ordering.ptx.lexical import SPACES, TYPE_BITS
 if TYPE_CHECKING:
     from validator.emulate.machine import Machine
 
-__all__ = ["bulk_step", "map_address", "rank_of_address"]
+__all__ = ["async_store", "bulk_step", "map_address", "rank_of_address"]
 
 _RANK = np.uint64(RANK_SHIFT)
 _DTYPES = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
@@ -171,7 +171,7 @@ def _range(m: Machine, one: Lanes, address: Array, touch: Touch, size: int) -> t
 
 def _reduction(instruction: Instruction) -> Callable[[Region, Array, Array], None] | None:
     """What cp.reduce makes of bytes that land."""
-    if "reduce" not in instruction.words:
+    if "reduce" not in instruction.words and instruction.base != "red":
         return None
     name = next((w for w in instruction.words if w in ("add", "min", "max", "and", "or", "xor", "inc", "dec")), "")
     combine = combination(name, instruction.type)
@@ -182,6 +182,42 @@ def _reduction(instruction: Instruction) -> Callable[[Region, Array, Array], Non
         region.data[offsets] = combine(old, [np.ascontiguousarray(data).view(dtype)]).view(np.uint8)
 
     return reduce
+
+
+# --- asynchronous stores --------------------------------------------------------------------------------------------
+
+
+def async_store(instruction: Instruction, context: Context) -> Step:
+    """st.async and red.async: a value on its way to shared memory of the cluster, counted on an mbarrier there."""
+    words, index = instruction.words, instruction.index
+    if "mbarrier::complete_tx::bytes" not in words:
+        raise NotTranslated("no mbarrier")
+    target, value, counter = instruction.operands
+    to, at = address_of(context, target), address_of(context, counter)
+    width = instruction.bits // 8
+    reads = [reader(context, part, instruction.bits) for part in flat((value,))]
+    size = width * len(reads)
+    combine = _reduction(instruction) if words[0] == "red" else None
+    write = Touch(index, Space.CLUSTER, size, reads=False, writes=True)
+    sync = Touch(index, Space.CLUSTER, 8, writes=True)
+
+    def step(m: Machine, lanes: Lanes) -> None:
+        values = [np.broadcast_to(read(m, lanes), (lanes.count,)) for read in reads]
+        carried = Region("registers", size * lanes.count)
+        carried.fill(np.ascontiguousarray(np.stack(values, axis=1)).tobytes())
+        targets, counters = to(m, lanes), at(m, lanes)
+        for number, thread in enumerate(lanes.threads.tolist()):
+            one = Lanes(np.array([thread]))
+            place = _range(m, one, targets[number : number + 1], write, size)
+            barrier = _single(m, one, counters[number : number + 1], sync)
+            if place is not None and barrier is not None:
+                origin = number * size + np.arange(size)
+                copy = BulkCopy(
+                    index, thread, carried, origin, *place, np.zeros(0, np.uint8), barrier, size, reduce=combine
+                )
+                m.copies.launch(m, copy, write)
+
+    return step
 
 
 # --- tensor copies --------------------------------------------------------------------------------------------------

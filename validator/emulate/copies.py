@@ -69,7 +69,12 @@ class BulkCopy:
     """What its issuer knew: a wait on the mbarrier acquires it."""
     clock: int = 0
     reduce: Callable[[Region, Array, Array], None] | None = None
-    """Combines (region, offsets, bytes) with what is there; None: overwrites."""
+    """Combines (region, offsets, bytes) with what is there, atomically; None: overwrites."""
+
+    @property
+    def grain(self) -> int:
+        """Bytes that are written together, at most 16."""
+        return min(self.size & -self.size, 16) or 16
 
 
 @dataclass(slots=True)
@@ -229,6 +234,7 @@ class Copies:
         if not region.tracked or region.shadow is None:
             return
         shadow = region.shadow
+        shadow.refine(copy.grain)
         granules = np.unique(copy.offsets[inside] >> shadow.shift)
         threads = np.full(len(granules), copy.thread)
         for records, what in (
@@ -236,7 +242,7 @@ class Copies:
             (shadow.first_reader[granules], "nothing orders this copy behind the read"),
             (shadow.writer[granules], "nothing orders this copy behind the write"),
         ):
-            wrong = racing(m, records, threads, False)
+            wrong = racing(m, records, threads, copy.reduce is not None)
             if wrong is not None:
                 at = int(np.flatnonzero(wrong)[0])
                 offset = int(granules[at]) << shadow.shift
@@ -282,8 +288,10 @@ class Copies:
         copy.region.stores += 1
         if copy.region.tracked and len(offsets):
             shadow = copy.region.records()
+            shadow.refine(copy.grain)
             granules = np.unique(offsets >> shadow.shift)
-            shadow.writer[granules] = record(np.array([copy.thread]), np.array([clock]), copy.index, False)[0]
+            strong = copy.reduce is not None
+            shadow.writer[granules] = record(np.array([copy.thread]), np.array([clock]), copy.index, strong)[0]
             shadow.reader[granules] = 0
             shadow.first_reader[granules] = 0
             shadow.mark_async(offsets)

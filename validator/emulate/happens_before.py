@@ -18,10 +18,19 @@ import numpy as np
 
 from validator.emulate.lanes import Array
 
-__all__ = ["LARGEST_MATRIX", "HappensBefore"]
+__all__ = ["LARGEST_MATRIX", "HappensBefore", "Word", "joined"]
 
+Word = tuple[Array, Array] | None
+"""(generic, async-proxy) knowledge left for others; None where none is kept."""
 LARGEST_MATRIX = 1 << 23
 """Entries of a clock matrix."""
+
+
+def joined(one: Word, other: Word) -> Word:
+    """What two words say together."""
+    if one is None or other is None:
+        return one or other
+    return np.maximum(one[0], other[0]), np.maximum(one[1], other[1])
 
 
 class HappensBefore:
@@ -140,6 +149,20 @@ class HappensBefore:
             self.learn(threads, rows.max(axis=0), fenced.max(axis=0))
         if tick:
             self.tick(threads)
+
+    def leave_word(self, threads: Array, relaxed: bool = False) -> Word:
+        """What these threads bring to a barrier that they do not wait at; what they do next is not part of it.
+
+        `relaxed`: only what their last fence covers.
+        """
+        if not self.fine:
+            self.tick(threads)
+            return None
+        rows, fenced = self.rows(threads)
+        if relaxed:
+            rows = self.released[threads]
+        self.tick(threads)
+        return rows.max(axis=0), fenced.max(axis=0)
 
     # --- fences -----------------------------------------------------------------------------------------------------
 

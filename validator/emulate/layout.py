@@ -19,6 +19,7 @@ SHARED_BEGIN = 1024
 """The first KiB of shared memory is the system's."""
 _SHARED_ALIGN = 128
 DYNAMIC_ALIGN = 1024
+_LARGEST_ALIGN = 1 << 16
 LARGEST_LOCAL = 1 << 20
 LARGEST_SHARED = 1 << 18
 WINDOW_MIDDLE = 1 << (WINDOW_BITS - 2)
@@ -69,17 +70,18 @@ def lay_out(decoded: Decoded, data: bytes) -> Layout:
     """Offsets for all variables that the kernel names; `data` is the file, for initial values."""
     layout = Layout()
     dynamic: list[str] = []
-    for name, (space, size) in decoded.variables.items():
-        if space is Space.SHARED and size is None:
+    for name, variable in decoded.variables.items():
+        space, size, align = variable.space, variable.size or 0, min(variable.align, _LARGEST_ALIGN)
+        if space is Space.SHARED and variable.size is None:
             dynamic.append(name)
         elif space is Space.SHARED:
-            layout.shared_size = _place(layout.shared, name, size or 0, layout.shared_size, _SHARED_ALIGN)
+            layout.shared_size = _place(layout.shared, name, size, layout.shared_size, max(align, _SHARED_ALIGN))
         elif space is Space.LOCAL:
-            layout.local_size = _place(layout.local, name, size or 0, layout.local_size, 16)
+            layout.local_size = _place(layout.local, name, size, layout.local_size, max(align, 16))
         elif space is Space.CONST:
-            layout.const_size = _place(layout.const, name, size or 0, layout.const_size, 64)
+            layout.const_size = _place(layout.const, name, size, layout.const_size, max(align, 64))
         elif space is Space.GLOBAL:
-            layout.globals[name] = ((_FIRST_VARIABLE + len(layout.globals) << WINDOW_BITS) + WINDOW_MIDDLE, size or 0)
+            layout.globals[name] = ((_FIRST_VARIABLE + len(layout.globals) << WINDOW_BITS) + WINDOW_MIDDLE, size)
     layout.dynamic = -(-layout.shared_size // DYNAMIC_ALIGN) * DYNAMIC_ALIGN
     layout.shared.update((name, (layout.dynamic, 0)) for name in dynamic)
     for what, size, most in (

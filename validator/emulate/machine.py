@@ -39,6 +39,8 @@ DTYPES = {1: np.bool_, 8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64,
 POISONED_REGISTER = 0xA5A5A5A5A5A5A5A5
 _RETRIES = 2_000
 """Rounds in which all polling threads found nothing new before the machine calls it a livelock, whatever they count."""
+_PAUSE = 5
+"""Segments between two looks of eager polling."""
 
 
 class Unexecutable(Exception):
@@ -196,6 +198,8 @@ class Machine:
         self._tried, self._fruitless, self._registers = -1, 0, 0
         """The version that polling threads last saw, and how often they found nothing new since."""
         self.impatience = plan.impatient
+        self._noticed, self._soon = 0, 0
+        """Eager polling: the version that it last saw, and the segment before which it does not look again."""
         self.running = 0
         """The segment that is executed now."""
         self.executed = 0
@@ -338,6 +342,10 @@ class Machine:
             self._segment(*group)
             if self.segments_run in switches:
                 self.ranks.append(self.ranks.pop(0))
+                self._retry()
+            elif self.plan.eager and self.segments_run >= self._soon and self._noticed != self.version:
+                self._noticed, self._soon = self.version, self.segments_run + _PAUSE
+                self._retry()
             if self.segments_run > self.limits.segments or self.executed > self.limits.instructions:
                 self._endless(group[1], group[0])
 

@@ -10,7 +10,7 @@ import numpy as np
 from validator.emulate.access import racing, report_pair
 from validator.emulate.hazard import HazardKind
 from validator.emulate.lanes import Array
-from validator.emulate.shadow import record
+from validator.emulate.shadow import record, threads_of
 
 if TYPE_CHECKING:
     from validator.emulate.locate import Piece
@@ -37,6 +37,10 @@ class Mbarrier:
     seen: int = 0
     published: tuple[Array | None, Array | None, int] = field(default=(None, None, 0))
     """The same of the completed phases: what a successful wait acquires."""
+    announced: bool = False
+    """A fence.mbarrier_init of its initialiser followed."""
+    known_to: frozenset[int] = frozenset()
+    """Threads that met the initialiser at a cluster barrier since: they may use it, whatever else they know."""
 
     def settle(self) -> bool:
         """Complete the phase if nothing is missing."""
@@ -50,6 +54,10 @@ class Mbarrier:
             self.seen,
         )
         return True
+
+
+def _only(number: int) -> slice:
+    return slice(number, number + 1)
 
 
 class Mbarriers:
@@ -75,12 +83,25 @@ class Mbarriers:
             m.report(HazardKind.UNINITIALISED, index, threads, name, inside, "used as an mbarrier before it is one")
             return None
         wrong = racing(m, np.broadcast_to(barrier.born, threads.shape), threads, False)
-        if wrong is not None:
+        if wrong is not None and barrier.known_to:
+            wrong &= ~np.isin(threads, list(barrier.known_to))
+        if wrong is not None and wrong.any():
             first = int(threads[np.flatnonzero(wrong)[0]])
             why = "nothing orders this use behind the mbarrier's initialisation"
             count = int(np.count_nonzero(wrong))
             report_pair(m, HazardKind.RACE, piece.region, first, offset, barrier.born, index, why, count)
         return barrier
+
+    def announce(self, threads: Array) -> None:
+        """fence.mbarrier_init by these threads: what they initialised is there behind a relaxed cluster barrier."""
+        for barrier in self._at.values():
+            barrier.announced |= bool(np.isin(threads_of(barrier.born), threads).any())
+
+    def met(self, arrived: Array, threads: Array) -> None:
+        """`threads` waited at a cluster barrier for those that arrived."""
+        for barrier in self._at.values():
+            if barrier.announced and np.isin(threads_of(barrier.born), arrived).any():
+                barrier.known_to |= frozenset(threads.tolist())
 
     def invalidate(self, piece: Piece) -> None:
         for offset in piece.offsets.tolist():
@@ -98,15 +119,20 @@ class Mbarriers:
             barrier = self._initialised(m, piece, mine, offset, index)
             if barrier is None:
                 continue
-            state[mine] = barrier.phase
-            if expect is not None:
-                barrier.transactions += int(np.broadcast_to(expect, mine.shape)[mine].sum())
-            if releases:
-                self.release(m, barrier, piece.threads[mine])
-            total = int(counts[mine].sum())
-            barrier.pending -= total
-            barrier.expected -= total if drop else 0
-            barrier.settle()
+            sizes = None if expect is None else np.broadcast_to(expect, mine.shape)[mine]
+            threads, given = piece.threads[mine], counts[mine]
+            # The arrival that completes a phase and those behind it, which count for the next, part ways.
+            together = 0 < int(given.sum()) <= barrier.pending or len(threads) == 1
+            for part in (slice(None),) if together else map(_only, range(len(threads))):
+                state[np.flatnonzero(mine)[part]] = barrier.phase
+                if sizes is not None:
+                    barrier.transactions += int(sizes[part].sum())
+                if releases:
+                    self.release(m, barrier, threads[part])
+                total = int(given[part].sum())
+                barrier.pending -= total
+                barrier.expected -= total if drop else 0
+                barrier.settle()
         return state
 
     def release(self, m: Machine, barrier: Mbarrier, threads: Array) -> None:

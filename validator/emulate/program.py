@@ -15,6 +15,7 @@ from enum import Enum, auto
 
 from validator.ordering.program import Block, Const, Line, Op, Operand, Operation, Reg, Space
 from validator.ordering.ptx import PtxProgram
+from validator.ordering.ptx.declarations import Variable
 from validator.ordering.ptx.form import Flow
 from validator.ordering.ptx.lexical import TYPE_BITS, split_commas
 from validator.ordering.ptx.statement import Frame, Statement
@@ -184,8 +185,8 @@ class Decoded:
     segments: list[Segment]
     registers: list[int]
     """Bits of each row."""
-    variables: dict[str, tuple[Space, int | None]]
-    """Variables of the body: unique name → space, bytes."""
+    variables: dict[str, Variable]
+    """Variables of the body by unique name."""
     unsupported: Counter[str]
     """Opcode → how many instructions cannot be executed."""
     program: PtxProgram
@@ -205,7 +206,7 @@ class _Decoder:
         self.code = program.code
         self.rows: dict[str, Register] = {}
         self.bits: list[int] = []
-        self.variables: dict[str, tuple[Space, int | None]] = {}
+        self.variables: dict[str, Variable] = {}
         self.unsupported: Counter[str] = Counter()
 
     def decode(self) -> Decoded:
@@ -393,7 +394,7 @@ class _Decoder:
         frame = self.code.frames[int(number)] if number else self.code.frames[0]
         base, _, scope = plain.partition("#")
         found = frame.body.variable(base, int(scope) if scope else 0) or frame.symbols.get(base)
-        self.variables[name] = (space, None if found is None else found.size)
+        self.variables[name] = found or Variable(name, space, None)
 
     def address(self, statement: Statement, text: str) -> Source:
         parts = split_commas(text)

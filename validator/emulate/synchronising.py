@@ -91,7 +91,8 @@ def _reduction(instruction: Instruction, target: object) -> Callable[[Machine, A
 
 def cluster_step(instruction: Instruction, context: Context) -> Step:
     """barrier.cluster.arrive"""
-    return lambda m, lanes: m.barriers.cluster_arrive(m, lanes)
+    relaxed = "relaxed" in instruction.words
+    return lambda m, lanes: m.barriers.cluster_arrive(m, lanes, relaxed)
 
 
 # --- fences and grids -----------------------------------------------------------------------------------------------
@@ -103,7 +104,7 @@ def fence_step(instruction: Instruction, context: Context) -> Step:
     if "proxy" in words and not any(w.startswith("tensormap") for w in words):
         return lambda m, lanes: m.order.proxy_fence(lanes.threads)
     if "mbarrier_init" in words:
-        return lambda m, lanes: None
+        return lambda m, lanes: m.mbarriers.announce(lanes.threads)
     wide = any(w in _WIDE for w in words) or (instruction.base == "fence" and "cta" not in words)
     return lambda m, lanes: m.published.fence(m, lanes.threads, wide)
 

@@ -66,7 +66,7 @@ _STEPS: dict[str, Family] = {
 _WHOLE = ("mma", "ldmatrix", "stmatrix", "movmatrix")
 _MEMBERS = ("shfl", "vote", "match", "redux", "elect")
 _FINE_WORDS = frozenset(
-    ("release", "acquire", "acq_rel", "sc", "mbarrier", "bulk", "arrive", "cluster", "commit_group", "proxy")
+    ("release", "acquire", "acq_rel", "sc", "mbarrier", "bulk", "arrive", "async", "cluster", "commit_group", "proxy")
 )
 _SHARED_WORDS = frozenset(("nc", "volatile", "relaxed", "mmio"))
 
@@ -194,6 +194,8 @@ def _family(instruction: Instruction) -> Family:
             return synchronising.cluster_step
     if base == "cp":
         return bulk.bulk_step if "bulk" in words or "reduce" in words else synchronising.copy_async
+    if base in ("st", "red") and "async" in words:
+        return bulk.async_store
     if base in ("wgmma", "tcgen05", "multimem", "call"):
         return _absent
     return _STEPS.get(base, values.compute)

@@ -60,6 +60,8 @@ class Variable:
     space: Space
     size: int | None
     """Bytes; None for an open array such as dynamic shared memory."""
+    align: int = 1
+    """As declared, at least the element's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +183,8 @@ def variables_of(text: str) -> tuple[Variable, ...]:
         head = head[match.end() :]
     space = next((SPACES[word] for word in kinds if word in SPACES), Space.GLOBAL)
     element = max(1, _bits(kinds) // 8)
+    said = _ALIGN.search(text)
+    align = max(1, int(said[1]) if said else element)
     found = []
     for part in split_commas(head):
         declared = _VARIABLE.match(part.partition("=")[0].strip())
@@ -189,9 +193,9 @@ def variables_of(text: str) -> tuple[Variable, ...]:
         extent, count = declared["extent"], declared["count"]
         total = _elements(extent)
         if not count:
-            found.append(Variable(declared["name"], space, None if total is None else element * total))
+            found.append(Variable(declared["name"], space, None if total is None else element * total, align))
             continue
         numbers = range(min(int(count.strip("<> \t")), 4096))
         size = None if total is None else element * total
-        found.extend(Variable(f"{declared['name']}{number}", space, size) for number in numbers)
+        found.extend(Variable(f"{declared['name']}{number}", space, size, align) for number in numbers)
     return tuple(found)
