@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from validator.isolation.offpath.constants import name_of
-from validator.isolation.offpath.facts import functions_of
+from validator.isolation.offpath.scopes import functions_of
 from validator.isolation.source import Sources
 from validator.isolation.syntax import nodes, unparse, walk
 

@@ -7,9 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from validator.isolation.offpath.constants import is_constant, value_of
-from validator.isolation.offpath.facts import functions_of
 from validator.isolation.offpath.place import Place
-from validator.isolation.offpath.scopes import FunctionNode, Scope
+from validator.isolation.offpath.scopes import FunctionNode, Scope, functions_of
 from validator.isolation.offpath.simplify import function_body
 from validator.isolation.offpath.world import World
 from validator.isolation.source import Sources

@@ -7,7 +7,19 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-__all__ = ["UNKNOWN", "Literal", "call", "compare", "constant", "is_constant", "name_of", "negate", "truth", "value_of"]
+__all__ = [
+    "UNKNOWN",
+    "Literal",
+    "call",
+    "compare",
+    "constant",
+    "empty_display",
+    "is_constant",
+    "name_of",
+    "negate",
+    "truth",
+    "value_of",
+]
 
 Literal = str | bool | int | float | bytes | None
 
@@ -33,6 +45,20 @@ def is_constant(node: ast.AST | None) -> bool:
     if isinstance(node, ast.Constant):
         return True
     return isinstance(node, ast.Tuple) and all(map(is_constant, node.elts))
+
+
+def empty_display(node: ast.AST | None) -> ast.expr | None:
+    """The display that stands for an empty list, dictionary or set, however it is made; None: it is none."""
+    match node:
+        case ast.List(elts=[]) | ast.Dict(keys=[], values=[]):
+            return node
+        case ast.Call(func=ast.Name(id="list"), args=[], keywords=[]):
+            return ast.copy_location(ast.List(elts=[], ctx=ast.Load()), node)
+        case ast.Call(func=ast.Name(id="dict"), args=[], keywords=[]):
+            return ast.copy_location(ast.Dict(keys=[], values=[]), node)
+        case ast.Call(func=ast.Name(id="set" | "frozenset"), args=[], keywords=[]):
+            return node
+    return None
 
 
 def value_of(node: ast.AST | None) -> Any:

@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from validator.isolation.offpath.causes import Cause, causes
 from validator.isolation.offpath.compare import Difference, Kind, Residue, compare
 from validator.isolation.offpath.constants import value_of
-from validator.isolation.offpath.facts import fact_scopes, functions_of, solve
+from validator.isolation.offpath.facts import solve
+from validator.isolation.offpath.freshness import fact_scopes
 from validator.isolation.offpath.harmless import Harmless
 from validator.isolation.offpath.kinds import Kinds
 from validator.isolation.offpath.names import Names
@@ -19,7 +20,7 @@ from validator.isolation.offpath.place import place_at
 from validator.isolation.offpath.prune import prune
 from validator.isolation.offpath.raising import Raising, may_raise
 from validator.isolation.offpath.rewritten import Side, rewritten
-from validator.isolation.offpath.scopes import annotations_of
+from validator.isolation.offpath.scopes import annotations_of, functions_of
 from validator.isolation.offpath.switch import Off, OffForm, SwitchSpec
 from validator.isolation.offpath.unbound import newly_unbound, unbound_reads
 from validator.isolation.offpath.world import World
@@ -95,7 +96,8 @@ def prove(base: Sources, head: Sources, switch: SwitchSpec, files: Sequence[tupl
             try:
                 kinds = Kinds(head_world)
                 items = _items(base_world, head_world, old, new, read, Raising(kinds))
-                items += unbound_reads(missing[new], new, head_world.names_read)
+                live = [n for n in missing[new] if not head_world.idle.covers(new, n.lineno)]
+                items += unbound_reads(live, new, head_world.names_read)
             except RecursionError:
                 problems[new] = "is nested too deeply to be evaluated"
                 continue
@@ -113,8 +115,10 @@ def prove(base: Sources, head: Sources, switch: SwitchSpec, files: Sequence[tupl
 
 def _attributes_read(world: World, paths: Iterable[str]) -> frozenset[str]:
     """Attributes that are left to be read."""
-    nodes = (n for p in paths for s in world.residual(p) for n in walk(s))
-    return frozenset(n.attr for n in nodes if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Load))
+    reads = ((p, n) for p in paths for s in world.residual(p) for n in walk(s) if isinstance(n, ast.Attribute))
+    return frozenset(
+        n.attr for p, n in reads if isinstance(n.ctx, ast.Load) and not world.surely_idle.covers(p, n.lineno)
+    )
 
 
 def _items(
@@ -154,7 +158,8 @@ def _annotations(base: World, head: World, old: str, new: str, raises: Raising) 
 
 def _may_raise(base: World, head: World, old: str, new: str, raises: Raising) -> Iterator[Difference]:
     """What is evaluated at the head alone, has no effect, and may be an error."""
-    notes = [note for note in head.notes if note.file == new]
+    idle = head.idle
+    notes = [n for n in head.notes if n.file == new and not idle.covers(new, n.root)]
     for note, part in raises.problems(notes, [note for note in base.notes if note.file == old]):
         what = may_raise(part, note.place.path, new)
         line = part.lineno if note.place.path == new else 1

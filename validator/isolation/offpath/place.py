@@ -29,6 +29,8 @@ class Place:
         """Local name → the import that alone binds it."""
         self.read_only: frozenset[str] = frozenset()
         """Local names whose every use is a read of a key or a membership test: an empty display stays empty."""
+        self.entered: frozenset[str] = frozenset()
+        """Local names whose every use is to be entered by a `with`."""
         self.function: FunctionNode | None = None
         """The function that the place is in, as written."""
         self.outer: Place | None = None
@@ -59,6 +61,10 @@ class Place:
         uses = Counter(n.id for s in body for n in walk(s) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load))
         reads = Counter(name for s in body for n in walk(s) for name in _key_reads(n))
         self.read_only = frozenset(name for name, count in uses.items() if reads[name] == count)
+        withs = (n for s in body for n in walk(s) if isinstance(n, ast.With))
+        heads = (item.context_expr for n in withs for item in n.items if item.optional_vars is None)
+        entered = Counter(e.id for e in heads if isinstance(e, ast.Name))
+        self.entered = frozenset(name for name, count in entered.items() if uses[name] == count)
 
     def may_know(self, name: str) -> bool:
         """Whether a value of this name may be propagated: no other scope rebinds it."""

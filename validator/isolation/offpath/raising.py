@@ -27,7 +27,7 @@ _QUIET = frozenset({"isinstance", "hasattr", "callable", "id", "issubclass"})
 """Builtins that take anything; those that take two arguments ask for a class as the second."""
 _MAKERS = frozenset(
     {"field", "Field", "getLogger", "init_logger", "TypeVar", "ParamSpec", "NewType", "namedtuple", "frozenset", "Lock",
-     "local", "ContextVar", "OrderedDict", "defaultdict", "deque", "compile", "Path", "getenv"}
+     "local", "ContextVar", "nullcontext", "OrderedDict", "defaultdict", "deque", "compile", "Path", "getenv"}
 )  # fmt: skip
 _NUMBERS = (ast.Add, ast.Sub, ast.Mult, ast.BitOr, ast.BitAnd, ast.BitXor)
 _LABELS = (str, bytes, bool, type(None))

@@ -14,6 +14,7 @@ from validator.isolation.offpath.constants import (
     call,
     compare,
     constant,
+    empty_display,
     is_constant,
     negate,
     truth,
@@ -30,6 +31,10 @@ if TYPE_CHECKING:
 __all__ = ["Reducer"]
 
 
+_NOTHING = object()
+"""In place of a part that gives nothing."""
+
+
 class Reducer:
     """Reduces expressions at one place."""
 
@@ -40,7 +45,26 @@ class Reducer:
 
     def test(self, node: ast.expr) -> ast.expr:
         """Reduce where only the truth of the result counts."""
-        return self.expr(node, test=True)
+        reduced = self.expr(node, test=True)
+        return constant(False, node) if self._stays_empty(reduced) is not None else reduced
+
+    def _stays_empty(self, node: ast.expr) -> ast.expr | None:
+        """The display of an attribute that is empty while the switch is off, and that is left out here."""
+        found = self.world.empty(node, self.place)
+        if found is not None:
+            self.world.note(node, self.place)
+        return found
+
+    def gives_nothing(self, node: ast.expr) -> bool:
+        """Whether going over the reduced expression gives nothing."""
+        match node:
+            case ast.Call(func=ast.Attribute(value=inner, attr="items" | "keys" | "values"), args=[], keywords=[]):
+                return self.gives_nothing(inner)
+            case ast.Call(func=ast.Name(id="list" | "tuple" | "sorted" | "enumerate" | "reversed"), args=[inner]):
+                return self.gives_nothing(inner) and not self._shadowed_builtin(node.func)
+            case ast.Tuple(elts=[]) | ast.List(elts=[]) | ast.Dict(keys=[]):
+                return True
+        return self._stays_empty(node) is not None
 
     def expr(self, node: ast.expr, *, test: bool = False) -> ast.expr:
         """The reduced expression; a new node, the given one is not changed."""
@@ -59,10 +83,17 @@ class Reducer:
                 return self._shadowed(node, parameters(node.args))
             case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
                 names = [n.id for g in node.generators for n in walk(g.target) if isinstance(n, ast.Name)]
-                return self._shadowed(node, names)
+                made = self._shadowed(node, names)
+                if isinstance(made, ast.ListComp | ast.DictComp) and self._goes_over_nothing(made.generators[0]):
+                    empty = ast.List(elts=[], ctx=ast.Load()) if isinstance(made, ast.ListComp) else ast.Dict([], [])
+                    return ast.copy_location(empty, node)
+                return made
             case ast.Constant():
                 return node
         return self._fold(self.children(node))
+
+    def _goes_over_nothing(self, part: ast.comprehension) -> bool:
+        return not part.is_async and self.gives_nothing(part.iter)
 
     def children(self, node: ast.expr) -> ast.expr:
         """A copy with reduced children."""
@@ -71,16 +102,23 @@ class Reducer:
             if isinstance(value, ast.expr):
                 fields[name] = self.expr(value)
             elif isinstance(value, list):
-                fields[name] = [self._part(v) for v in value]
+                fields[name] = [part for v in value if (part := self._part(v)) is not _NOTHING]
             else:
                 fields[name] = value
         return ast.copy_location(type(node)(**fields), node)
 
     def _part(self, value: object) -> object:
+        if isinstance(value, ast.Starred):
+            inner = self.expr(value.value)
+            nothing = isinstance(value.ctx, ast.Load) and self.gives_nothing(inner)
+            return _NOTHING if nothing else ast.copy_location(ast.Starred(value=inner, ctx=value.ctx), value)
         if isinstance(value, ast.expr):
             return self.expr(value)
         if isinstance(value, ast.keyword):
-            return ast.copy_location(ast.keyword(arg=value.arg, value=self.expr(value.value)), value)
+            given = self.expr(value.value)
+            if value.arg is None and isinstance(empty_display(given) or self._stays_empty(given), ast.Dict):
+                return _NOTHING
+            return ast.copy_location(ast.keyword(arg=value.arg, value=given), value)
         if isinstance(value, ast.comprehension):
             return ast.comprehension(
                 target=value.target,
@@ -116,6 +154,8 @@ class Reducer:
                 kept += value.values
                 continue
             known = truth(value) if self.pure(value) else None
+            if known is None and (test or decides) and self._stays_empty(value) is not None:
+                known = False
             if known is (not decides) and (not last or (test and kept)):
                 self.world.note(value, self.place)
                 continue
@@ -125,7 +165,7 @@ class Reducer:
                         self.world.note(dropped, self.place, tested=True)
                     self.world.note(value, self.place)
                     return constant(decides, node)
-                kept.append(value)
+                kept.append(value if truth(value) is not None else constant(known, value))
                 break
             kept.append(value)
         if len(kept) == 1:
@@ -157,13 +197,22 @@ class Reducer:
                 return self._attribute(node)
             case ast.Compare(ops=[op], comparators=[right]):
                 value = compare(value_of(node.left), op, _members(right)) if _both(node.left, right) else UNKNOWN
-                if value is UNKNOWN and isinstance(op, ast.In | ast.NotIn) and _empty(right) and self.pure(node.left):
-                    value = isinstance(op, ast.NotIn)
+                if value is UNKNOWN and isinstance(op, ast.In | ast.NotIn) and self._holds_nothing(right):
+                    value = isinstance(op, ast.NotIn) if self.pure(node.left) else UNKNOWN
                     self.world.note(node.left, self.place)
                 return node if value is UNKNOWN else constant(value, node)
+            case ast.BinOp(left=ast.List() as left, op=ast.Add(), right=ast.List() as right):
+                if not (left.elts and right.elts):
+                    return right if right.elts else left
             case ast.Call():
                 return self._call(node)
         return node
+
+    def _holds_nothing(self, node: ast.expr) -> bool:
+        """Whether nothing is in what the expression gives."""
+        if isinstance(node, ast.Call) and self._shadowed_builtin(node.func):
+            return False
+        return _is_empty(node) or self._stays_empty(node) is not None
 
     def _broken(self, node: ast.expr) -> bool:
         """Whether the read is of an attribute or key of `None`: an error, not a value."""
@@ -192,9 +241,12 @@ class Reducer:
         if not self.pure(node.value):
             return node
         value = self.world.attribute(node, self.place)
-        if value is None:
+        other = self.world.alias(node, self.place) if value is None else None
+        if value is None and other is None:
             return node
         self.world.note(node, self.place)
+        if other is not None:
+            return other
         return constant(value_of(value), node)
 
     def _call(self, node: ast.Call) -> ast.expr:
@@ -213,9 +265,17 @@ class Reducer:
                     if known is not None:
                         self.world.note(read, self.place)
                         return constant(True if name == "hasattr" else value_of(known), node)
-                case ast.Call(func=ast.Attribute(attr="get", value=receiver), args=[ast.Constant(), *rest]) if _empty(
-                    receiver
+                    if self.world.absent(target, attr, self.place) and (name == "hasattr" or len(node.args) == 3):
+                        return constant(False, node) if name == "hasattr" else node.args[2]
+                case ast.Call(func=ast.Name(id="len" | "bool" as name), args=[held]) if self._holds_nothing(held):
+                    if not self._shadowed_builtin(node.func):
+                        return constant(0 if name == "len" else False, node)
+                case ast.Call(func=ast.Attribute(attr="get", value=receiver), args=[key, *rest]) if (
+                    self.pure(key)
+                    and len(rest) < 2
+                    and isinstance(empty_display(receiver) or self._stays_empty(receiver), ast.Dict)
                 ):
+                    self.world.note(key, self.place)
                     return rest[0] if rest else constant(None, node)
                 case ast.Call(func=ast.Name(id="isinstance"), args=[ast.Constant(value=None), kind]):
                     if never_none(kind):
@@ -270,5 +330,6 @@ def _from_display(node: ast.expr) -> bool:
     return False
 
 
-def _empty(node: ast.expr) -> bool:
-    return isinstance(node, ast.Dict) and not node.keys
+def _is_empty(node: ast.expr) -> bool:
+    """An empty display, tuples and calls of builtins included."""
+    return empty_display(node) is not None or (isinstance(node, ast.Tuple) and not node.elts)

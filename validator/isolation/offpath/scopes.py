@@ -9,7 +9,16 @@ from dataclasses import dataclass, field
 
 from validator.isolation.syntax import parts, walk
 
-__all__ = ["FunctionNode", "Scope", "annotations_of", "bindings", "bound_names", "parameters", "walk_scope"]
+__all__ = [
+    "FunctionNode",
+    "Scope",
+    "annotations_of",
+    "bindings",
+    "bound_names",
+    "functions_of",
+    "parameters",
+    "walk_scope",
+]
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 _NEW_SCOPE = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda
@@ -46,6 +55,19 @@ def parameters(arguments: ast.arguments) -> list[str]:
     """All parameter names."""
     every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
     return [a.arg for a in every if a]
+
+
+def functions_of(module: ast.Module | None) -> dict[str, FunctionNode]:
+    """Qualified name → function, for the module's functions and its classes' methods (the last definition wins)."""
+    found: dict[str, FunctionNode] = {}
+    for node in module.body if module else []:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            found[node.name] = node
+        elif isinstance(node, ast.ClassDef):
+            for item in node.body:
+                if isinstance(item, ast.FunctionDef | ast.AsyncFunctionDef):
+                    found[f"{node.name}.{item.name}"] = item
+    return found
 
 
 def annotations_of(body: list[ast.stmt]) -> Iterator[ast.expr]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from validator.isolation.offpath.constants import is_constant, truth
+from validator.isolation.offpath.constants import empty_display, is_constant, name_of, truth
 from validator.isolation.offpath.losses import losses
 from validator.isolation.offpath.matching import bound_by, matches
 from validator.isolation.offpath.nodes import is_stub, mark_origin, with_fields
@@ -120,7 +120,8 @@ class Simplifier:
             self.place.env.pop(name, None)
 
     def _learn(self, name: str, value: ast.expr) -> None:
-        known = is_constant(value) or (isinstance(value, ast.Dict) and not value.keys and self._only_read(name))
+        empty = isinstance(value, ast.Dict) and not value.keys and self._only_read(name)
+        known = is_constant(value) or empty or (self._is_null(value) and name in self.place.entered)
         if known and self.place.may_know(name) and not self.place.module_level:
             self.place.env[name] = value
         else:
@@ -156,7 +157,10 @@ class Simplifier:
                 for one, part in zip(target.elts, value.elts, strict=True):
                     if isinstance(one, ast.Name) and is_constant(part):
                         self._learn(one.id, part)
-        return [with_fields(node, targets=targets, value=value)], True
+        single = list(_one_by_one(targets, value))
+        return [with_fields(node, targets=[target], value=part) for target, part in single] or [
+            with_fields(node, targets=targets, value=value)
+        ], True
 
     def _annotated(self, node: ast.AnnAssign) -> tuple[list[ast.stmt], bool]:
         in_class_or_module = self.place.module_level
@@ -212,7 +216,7 @@ class Simplifier:
             body, _ = self.block(node.body)
             fields: dict[str, object] = {"test": test}
         else:
-            if isinstance(iterated, ast.Tuple | ast.List) and not iterated.elts and isinstance(node, ast.For):
+            if iterated is not None and isinstance(node, ast.For) and self.reduce.gives_nothing(iterated):
                 return self.block(node.orelse)
             body, _ = self.block(node.body)
             fields = {"iter": iterated, "target": self._target(node.target)}
@@ -233,10 +237,28 @@ class Simplifier:
             for name in walk(item.optional_vars) if item.optional_vars else ():
                 if isinstance(name, ast.Name):
                     self.place.env.pop(name.id, None)
+        kept = [item for item in items if not self._is_null(item.context_expr) or item.optional_vars]
+        if not kept and isinstance(node, ast.With):
+            return self.block(node.body)
         body, _ = self.block(node.body)
         # The context manager may swallow an exception from anywhere in the body.
         self._forget([node])
-        return [with_fields(node, items=items, body=body)], True
+        return [with_fields(node, items=kept or items, body=body)], True
+
+    def _is_null(self, node: ast.expr) -> bool:
+        """Whether the expression makes a context that does nothing: `contextlib.nullcontext()`."""
+        if not isinstance(node, ast.Call) or node.args or node.keywords:
+            return False
+        first, _, rest = name_of(node.func).partition(".")
+        local = self.place.local(first)
+        bound = [self.place.imports.get(first)] if local else self.world.names.bindings(self.place.path).get(first, [])
+        match bound:
+            case [ast.ImportFrom(module="contextlib", level=0, names=names)]:
+                return not rest and any((a.asname or a.name, a.name) == (first, "nullcontext") for a in names)
+            case [ast.Import(names=names)]:
+                plain = any((a.asname or a.name, a.name) == (first, "contextlib") for a in names)
+                return plain and rest == "nullcontext"
+        return False
 
     def _try(self, node: ast.Try) -> tuple[list[ast.stmt], bool]:
         saved = dict(self.place.env)
@@ -324,7 +346,9 @@ class Simplifier:
         elif self.place.self_name in parameters(node.args):
             inside = Place(self.place.path, self.place.scope)
             inside.function, inside.outer = self.place.function, self.place.outer
+        root, self.world.root = self.world.root, node.body[0].lineno
         body, _ = function_body(self.world, inside, node, known)
+        self.world.root = root
         body = [*losses(node.body, body, node.args), *body]
         return with_fields(node, decorator_list=decorators, args=self._arguments(node), body=body or [_pass(node)])
 
@@ -362,6 +386,20 @@ class Simplifier:
         bases = [self.reduce.expr(b) for b in node.bases]
         self.place.env.pop(node.name, None)
         return with_fields(node, decorator_list=decorators, bases=bases, body=body or [_pass(node)])
+
+
+def _one_by_one(targets: list[ast.expr], value: ast.expr) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """(target, value) of each store in `a = b = None` and `a, b = None, {}`; nothing where their order matters."""
+    pairs = [(target, value) for target in targets]
+    if isinstance(targets[0], ast.Tuple) and len(targets) == 1:
+        if not isinstance(value, ast.Tuple) or len(targets[0].elts) != len(value.elts):
+            return
+        pairs = list(zip(targets[0].elts, value.elts, strict=True))
+    elif not is_constant(value):
+        return
+    plain = (isinstance(t, ast.Name) or (isinstance(t, ast.Attribute) and name_of(t)) for t, _ in pairs)
+    if all(plain) and all(is_constant(v) or empty_display(v) is not None for _, v in pairs):
+        yield from pairs
 
 
 def _pass(at: ast.AST) -> ast.stmt:

@@ -8,9 +8,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from validator.isolation.offpath.constants import constant, is_constant, name_of, value_of
+from validator.isolation.offpath.constants import constant, empty_display, is_constant, name_of, value_of
 from validator.isolation.offpath.names import Function, Names, decorated, decorator_name
-from validator.isolation.offpath.notes import Note
+from validator.isolation.offpath.notes import Idle, Note
 from validator.isolation.offpath.place import Place
 from validator.isolation.offpath.purity import Purity
 from validator.isolation.offpath.reduce import Reducer
@@ -33,9 +33,11 @@ class Facts:
     """What holds for attributes and parameters while the switch is off; shrinks until it is stable."""
 
     attributes: dict[str, ast.expr] = field(default_factory=dict)
-    """Attribute name → constant, whatever the object."""
+    """Attribute name → constant, or the display of what stays empty; whatever the object."""
     of_class: dict[tuple[str, str, str], ast.expr] = field(default_factory=dict)
-    """(path, class, attribute) → constant, read through `self`."""
+    """(path, class, attribute) → the same, or what it is another name for; read through `self`."""
+    absent: set[str] = field(default_factory=set)
+    """Attributes that only the head names, and that nothing stores while the switch is off."""
     parameters: dict[tuple[str, str, str], ast.expr] = field(default_factory=dict)
     """(path, qualified function name, parameter) → the default, which every call leaves alone."""
 
@@ -61,12 +63,18 @@ class World:
         """Path → what of the file has to be evaluated; absent: all of it."""
         self._residuals: dict[str, list[ast.stmt]] = {}
         self.purity = Purity(self.names.computed)
+        self.idle = Idle({})
+        """What only the head has and nothing in the tree reaches with the switch off; known once the facts are."""
+        self.surely_idle = Idle({})
+        """Of that, what the change itself names somewhere: it is not meant for somebody outside the tree."""
         self.seen_switch = False
         self.names_read: set[tuple[str, str, int]] = set()
         """(path, name, line) of every read of a name that was looked at."""
         self.idle_decorators: set[tuple[str, int, str]] = set()
         """(path, line, text) of decorators that change nothing."""
         self._evaluating = ""
+        self.root = 0
+        """See `Note.root`."""
         self.notes: list[Note] = []
         """What was left out although it is evaluated: see `raising`."""
         self._globals: dict[tuple[str, str], ast.expr | None] = {}
@@ -77,7 +85,8 @@ class World:
         """Remember that this expression is evaluated there and left out."""
         if isinstance(node, ast.Constant):
             return
-        self.notes.append(Note(node, copy.copy(place), self._evaluating or place.path, tested, place.under))
+        path = self._evaluating or place.path
+        self.notes.append(Note(node, copy.copy(place), path, tested, self.root, place.under))
 
     def note_in(self, node: ast.expr, path: str, function: FunctionNode, class_name: str) -> None:
         """The same for an expression of a function's own scope."""
@@ -86,7 +95,9 @@ class World:
         place.self_name = positional[0].arg if class_name and positional else ""
         place.enter(function.body)
         place.function = function
+        root, self.root = self.root, function.body[0].lineno
         self.note(node, place)
+        self.root = root
 
     # Modules ---------------------------------------------------------------------------------------------------
 
@@ -147,17 +158,10 @@ class World:
 
     def attribute(self, node: ast.Attribute, place: Place) -> ast.expr | None:
         """Constant that an attribute read gives."""
-        fact = self.facts.attributes.get(node.attr)
+        fact = self._fact(node, place)
         if fact is not None:
-            return fact
-        if (
-            isinstance(node.value, ast.Name)
-            and place.self_name
-            and node.value.id in (place.self_name, place.class_name)
-        ):
-            fact = self.facts.of_class.get((place.path, place.class_name, node.attr))
-            if fact is not None:
-                return fact
+            return fact if is_constant(fact) else None
+        if self._of_own(node, place):
             method = self.names.method(place, node.attr)
             if method and decorated(method.node, "property", "cached_property"):
                 result = self._result(method, {})
@@ -165,6 +169,33 @@ class World:
         dotted = name_of(node.value)
         module = self.names.module_of(place.path, dotted, place) if dotted else None
         return self.global_value(module, node.attr) if module else None
+
+    def _of_own(self, node: ast.Attribute, place: Place) -> bool:
+        """Whether the attribute is read off the method's own object or class."""
+        owner = node.value.id if isinstance(node.value, ast.Name) else ""
+        return bool(place.self_name) and owner in (place.self_name, place.class_name)
+
+    def _fact(self, node: ast.Attribute, place: Place) -> ast.expr | None:
+        known = self.facts.attributes.get(node.attr)
+        if known is None and self._of_own(node, place):
+            known = self.facts.of_class.get((place.path, place.class_name, node.attr))
+        return known
+
+    def empty(self, node: ast.expr, place: Place) -> ast.expr | None:
+        """The display of an attribute that stays empty; None: it is none."""
+        fact = self._fact(node, place) if isinstance(node, ast.Attribute) else None
+        return empty_display(fact)
+
+    def alias(self, node: ast.Attribute, place: Place) -> ast.expr | None:
+        """What an attribute of the method's own object is another name for."""
+        fact = self._fact(node, place) if self._of_own(node, place) else None
+        if not isinstance(fact, ast.Attribute) or name_of(node.value) != place.self_name:
+            return None
+        return ast.copy_location(ast.Attribute(value=node.value, attr=fact.attr, ctx=ast.Load()), node)
+
+    def absent(self, owner: ast.expr, attr: str, place: Place) -> bool:
+        """Whether the method's own object surely lacks the attribute."""
+        return attr in self.facts.absent and bool(place.self_name) and name_of(owner) == place.self_name
 
     # Calls -----------------------------------------------------------------------------------------------------
 
@@ -226,11 +257,13 @@ class World:
             return None
         self._active.append(key)
         notes, self.notes = self.notes, []
+        root, self.root = self.root, 0
         try:
             self._results[key] = self._evaluate(function, known)
         finally:
             self._active.pop()
             notes, self.notes = self.notes, notes
+            self.root = root
         if self._results[key] is not None:
             self.notes += notes
         return self._results[key]
@@ -273,17 +306,18 @@ class World:
                     if inner[0] is None or inner[1] is None:
                         return None
                     found += [*inner[0], *inner[1]]
-                case ast.Assign() if self._private_store(node):
+                case ast.Assign() if self._private_store(node, place):
                     self.note(node.value, place)
-                case ast.Pass():
+                case ast.Pass() | ast.Global() | ast.Nonlocal():
                     pass
                 case _:
                     return None
         return found
 
-    def _private_store(self, node: ast.Assign) -> bool:
+    def _private_store(self, node: ast.Assign, place: Place) -> bool:
         """Whether an assignment only binds local names to something free of effects."""
-        return all(isinstance(t, ast.Name) for t in node.targets) and self.purity(node.value)
+        local = (isinstance(t, ast.Name) and t.id not in place.scope.shared for t in node.targets)
+        return all(local) and self.purity(node.value)
 
     # Parameters ------------------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from validator.checks import finding
 from validator.isolation.analysis import Analysis, analyse
-from validator.isolation.offpath.facts import stores
+from validator.isolation.offpath.stores import stores
 from validator.isolation.syntax import walk
 from validator.rule import Rule
 from validator.stage import StageContext
