@@ -199,3 +199,42 @@ def test_the_stored_ptx_is_made_from_the_source(tmp_path: Path):
         ]
 
     assert code(made) == code(folder / "neighbour.ptx")
+
+
+def test_what_a_kernel_publishes_itself_comes_from_nobody_else(device, played):
+    """`out` is guarded by the flag that the kernel sets behind it: no producer writes it late."""
+    args = (
+        Argument(name="out", role="output", guarded_by="flag"),
+        Argument(name="x", role="activation"),
+        Argument(name="flag", role="flag"),
+    )
+    plan = plan_launch(KernelContract(match="k", args=args, launch=Launch(pdl=False)), [At(0), At(8), At(16)], RECIPE)
+    assert isinstance(plan, Launchable)
+
+    def publish(device: Any, parameters: Parameters) -> None:
+        out, x, _ = struct.unpack("<QQQ", parameters.block)
+        device.write(out, device.read(x, 16))
+
+    device.kernels["k"] = played(early=publish)
+    result = observe(device, Function("k", "k"), plan, launches=30)
+    assert not result.shown
+    assert [t.arguments for t in result.by_argument] == [("flag",)]
+
+
+@pytest.mark.parametrize(("settled", "shown"), [((), True), (("x",), False)])
+def test_what_a_step_settles_is_never_late(device, played, settled: tuple[str, ...], shown: bool):
+    args = (Argument(name="out", role="output"), Argument(name="x", role="activation"))
+    contract = KernelContract(match="k", args=args, launch=Launch(pdl=True))
+    plan = plan_launch(contract, [At(0), At(8)], RECIPE)
+    assert isinstance(plan, Launchable)
+    kept: list[bytes] = []
+
+    def read(device: Any, parameters: Parameters) -> None:
+        kept.append(device.read(struct.unpack("<QQ", parameters.block)[1], 16))
+
+    def store(device: Any, parameters: Parameters) -> None:
+        device.write(struct.unpack("<QQ", parameters.block)[0], kept[-1])
+
+    device.kernels["k"] = played(early=read, late=store)
+    result = observe(device, Function("k", "k"), plan, launches=30, settled=settled)
+    assert result.shown is shown

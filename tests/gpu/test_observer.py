@@ -47,13 +47,15 @@ def test_the_machine_is_named_and_a_missing_one_says_why():
 def test_a_kernel_is_planned_from_its_contract_and_observed(tmp_path: Path, monkeypatch: Any):
     planned: list[Any] = []
 
-    def observe(device: Any, function: Function, plan: Any) -> Observation:
+    def observe(device: Any, function: Function, plan: Any, settled: Any) -> Observation:
         planned.append(plan)
+        assert settled == ["w"]
         return SEEN
 
     monkeypatch.setattr(observer, "observe", observe)
     device: Any = Device()
     asked = request(tmp_path, {"name": "out", "role": "output"}, {"name": "x", "role": "activation"})
+    asked["settled"] = ["w"]
     said = answering(device)(asked)
     assert planned[0].launch.block == (256, 1, 1)
     assert (said["shown"], said["arguments"], said["by_argument"]) == (True, ["x"], {"x": 200})

@@ -96,3 +96,25 @@ def test_the_encoder_is_told_what_the_geometry_says():
         "CU_TENSOR_MAP_INTERLEAVE_NONE", "CU_TENSOR_MAP_SWIZZLE_128B", "CU_TENSOR_MAP_L2_PROMOTION_NONE",
         "CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE",
     ]  # fmt: skip
+
+
+def test_one_axis_has_a_stride_for_the_driver_all_the_same():
+    """A driver on a device refused an empty list."""
+    told: list[Any] = []
+    types = SimpleNamespace(cuuint64_t=int, cuuint32_t=int)
+    for name in ("DataType", "Interleave", "Swizzle", "L2promotion", "FloatOOBfill"):
+        setattr(types, f"CUtensorMap{name}", SimpleNamespace())
+    names = {
+        "DataType": "CU_TENSOR_MAP_DATA_TYPE_FLOAT32", "Interleave": "CU_TENSOR_MAP_INTERLEAVE_NONE",
+        "Swizzle": "CU_TENSOR_MAP_SWIZZLE_NONE", "L2promotion": "CU_TENSOR_MAP_L2_PROMOTION_NONE",
+        "FloatOOBfill": "CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE",
+    }  # fmt: skip
+    for kind, name in names.items():
+        setattr(getattr(types, f"CUtensorMap{kind}"), name, name)
+
+    def call(name: str, *args: Any) -> Any:
+        told.extend(args)
+        return SimpleNamespace(opaque=range(16))
+
+    encode(SimpleNamespace(types=types, call=call), 0x1000, geometry("float32", (512,), (128,)))  # type: ignore[arg-type]
+    assert (told[1], told[3], len(told[4])) == (1, [512], 1)

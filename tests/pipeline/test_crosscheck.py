@@ -96,6 +96,9 @@ def test_both_are_said(one: Build, seen: Any, status: Status, words: str):
         (build("out"), SHOWN, "gpu/missed-by-audit"),
         (build("act", status=Status.PROVEN), SHOWN, "gpu/missed-by-audit"),
         (build(isa="ptx"), SHOWN, "gpu/shown-early-access"),
+        # Refuted for another fault, and no argument by itself shows one: nothing was missed.
+        (build(status=Status.REFUTED), SHOWN | {"arguments": []}, "gpu/shown-early-access"),
+        (build(status=Status.REFUTED), SHOWN, "gpu/missed-by-audit"),
         (build(), SEEN, None),
         (build("act"), SEEN, None),
         (build(), SHOWN | {"ordinary": 1}, None),
@@ -277,6 +280,17 @@ def test_what_was_built_here_is_launched_too(tmp_path: Path):
     lost = crossed(tmp_path, evidence, played.launcher())
     assert stands(lost)["neighbour/second"] is Status.UNPROVEN
     assert "built/k.cubin is not in the head" in next(o.reason for o in lost.obligations if o.id == "neighbour/second")
+
+
+def test_what_the_steps_settle_is_never_late(tmp_path: Path):
+    row = {"memory": "residual", "allowed": True, "role": "activation"}
+    evidence = audited("second")
+    evidence = replace(evidence, details={"early": [*evidence.details["early"], row]})
+    asked: list[Any] = []
+    played = Played({"second": SEEN})
+    played.ask = lambda request: asked.append(request) or (SEEN if request else MACHINE)  # type: ignore[method-assign, func-returns-value]
+    crossed(tmp_path, [evidence], played.launcher())
+    assert [request.get("settled") for request in asked if request] == [("residual",)]
 
 
 def test_ptx_beside_machine_code_of_the_same_kernel_is_not_launched():

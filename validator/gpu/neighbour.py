@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -119,9 +119,13 @@ def observe(
     launchable: Launchable,
     delays_us: Sequence[int] = DELAYS_US,
     launches: int = LAUNCHES,
+    settled: Collection[str] = (),
 ) -> Observation:
-    """Runs every neighbour. Raises DeviceError when the candidate or the driver fails."""
-    return _Stage(device, candidate, launchable, launches).observe(tuple(delays_us))
+    """Runs every neighbour. `settled`: arguments that in their step no launch touches that may still run.
+
+    Raises DeviceError when the candidate or the driver fails.
+    """
+    return _Stage(device, candidate, launchable, launches, settled).observe(tuple(delays_us))
 
 
 def differing(
@@ -148,7 +152,14 @@ class _Regions:
 class _Stage:
     """Buffers on the device and the kernels around the candidate."""
 
-    def __init__(self, device: Device, candidate: Function, launchable: Launchable, launches: int) -> None:
+    def __init__(
+        self,
+        device: Device,
+        candidate: Function,
+        launchable: Launchable,
+        launches: int,
+        settled: Collection[str] = (),
+    ) -> None:
         self._device, self._candidate, self._launches = device, candidate, launches
         self._buffers = {b.name: b for b in launchable.buffers}
         functions = device.functions(_PTX.read_bytes(), *_NAMES)
@@ -168,7 +179,9 @@ class _Stage:
         # A kernel that polls a flag runs beside its producer in any case; the attribute makes it so on one stream.
         self._behind = _with_pdl(launchable.launch, self._pdl or guarded)
         self._ordinary = _with_pdl(launchable.launch, False)
-        self._late = tuple(b.name for b in launchable.buffers if self._may_be_late(b, guarded))
+        open_ = [b for b in launchable.buffers if b.name not in settled]
+        self._late = tuple(b.name for b in open_ if self._may_be_late(b, guarded))
+        self._written = tuple(b.name for b in open_ if b.written)
 
     def _compared(self, buffer: Buffer) -> bool:
         return buffer.written or buffer.role is None
@@ -177,7 +190,7 @@ class _Stage:
         """Without the attribute only what a flag guards may still be on its way."""
         if self._pdl or not guarded:
             return buffer.produced
-        return buffer.published or buffer.guarded_by in self._buffers
+        return buffer.published or (buffer.guarded_by in self._buffers and not buffer.written)
 
     def _stored(self, buffer: Buffer, which: int) -> int:
         """Address of a copy of the true (0) or previous (1) values."""
@@ -223,8 +236,7 @@ class _Stage:
         control = self._trial_producer(self._late, longest, self._ordinary)
         late = tuple(self._trial_producer(self._late, d, self._behind) for d in delays)
         single = tuple(self._trial_producer(self._with_guard(n), longest, self._behind) for n in self._late)
-        written = [b.name for b in self._buffers.values() if b.written]
-        reader = tuple(self._trial_reader(written, d) for d in delays) if self._pdl and written else ()
+        reader = tuple(self._trial_reader(self._written, d) for d in delays) if self._pdl and self._written else ()
         chain = self._trial_chain(longest) if self._pdl else None
         publishes = any(self._buffers[name].published for name in self._late)
         publisher = tuple(self._trial_publisher(d) for d in delays) if publishes else ()

@@ -2,7 +2,7 @@
 
 A request is `{"what": …, "image": path, "kernel": mangled name, "contract": a [[kernels]] table}`, or `{}` for the
 machine alone. `what` is `neighbour` (late producers, publishers and readers) or `delays` (inside the kernel; its image
-is PTX then).
+is PTX then). `settled`: arguments that are never late.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _observed(device: Device, request: Any) -> dict[str, Any]:
     if request["what"] == "delays":
         said = delays_summary(perturb(device, image.decode("utf-8", "replace"), function.name, plan))
     else:
-        said = summary(observe(device, function, plan))
+        said = summary(observe(device, function, plan, settled=request.get("settled", ())))
     device.free()
     return said
 

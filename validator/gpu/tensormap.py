@@ -83,7 +83,8 @@ def encode(device: Device, address: int, said: Geometry) -> bytes:
         axes,
         address,
         [types.cuuint64_t(n) for n in said.sizes],
-        [types.cuuint64_t(n) for n in said.strides],
+        # One axis has no stride; the driver wants an address all the same.
+        [types.cuuint64_t(n) for n in said.strides or (_STRIDE,)],
         [types.cuuint32_t(n) for n in said.box],
         [types.cuuint32_t(1)] * axes,
         types.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from validator.change.model import ChangeError, Tree
 from validator.manifest.contract import KernelContract
@@ -14,6 +15,8 @@ from validator.verdict.model import Evidence, Location, StageResult
 __all__ = ["Build", "audited", "bytes_of", "launchable_builds", "texts"]
 
 _LARGEST = 512 << 20
+_OPEN = ("activation", "index", "state", "output", "workspace")
+"""Roles of which an early access is allowed by a step alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +26,8 @@ class Build:
     evidence: Evidence
     early: tuple[str, ...]
     """Arguments that are touched early without leave."""
+    settled: tuple[str, ...] = ()
+    """Arguments of which the declared steps say that nobody touches them who may still run."""
 
     @property
     def name(self) -> str:
@@ -55,10 +60,17 @@ def audited(contract: KernelContract, so_far: StageResult) -> list[Build]:
     found = []
     for evidence in so_far.evidence:
         if evidence.id in own and evidence.kind == "ordering-audit":
-            rows = (row for row in evidence.details.get("early", ()) if not row["allowed"])
-            names = (name.rpartition(".")[2] for row in rows for name in row["memory"].split(" or ") if name)
-            found.append(Build(evidence, tuple(dict.fromkeys(names))))
+            rows = evidence.details.get("early", ())
+            early = _named(row for row in rows if not row["allowed"])
+            settled = _named(row for row in rows if row["allowed"] and row.get("role") in _OPEN)
+            found.append(Build(evidence, early, tuple(name for name in settled if name not in early)))
     return found
+
+
+def _named(rows: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Arguments, each once; a field by its own name."""
+    names = (name.rpartition(".")[2] for row in rows for name in row["memory"].split(" or ") if name)
+    return tuple(dict.fromkeys(names))
 
 
 def launchable_builds(builds: Sequence[Build], capability: Sequence[int]) -> list[Build]:

@@ -232,7 +232,8 @@ class _Session:
             file.write(image)
             file.flush()
             table = contract.model_dump(mode="json", exclude_defaults=True)
-            yield {"what": what, "image": file.name, "kernel": build.name, "contract": table}
+            settled = {"settled": build.settled} if build.settled else {}
+            yield {"what": what, "image": file.name, "kernel": build.name, "contract": table, **settled}
 
     def _evidence(self, family: Family, build: Build, outcome: Outcome, answer: Answer) -> Evidence:
         curves = [_curve(answer)] if family is NEIGHBOUR else []

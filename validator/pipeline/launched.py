@@ -46,8 +46,10 @@ def not_launched(answer: Answer) -> str:
 
 def beside_neighbours(contract: KernelContract, build: Build, seen: Answer) -> Outcome:
     """Behind a late producer, publisher and reader."""
-    early = build.early if build.evidence.status is Status.REFUTED else ()
-    before = f"refuted statically ({', '.join(early)})" if early else "no early access found statically"
+    refuted = build.evidence.status is Status.REFUTED
+    early = build.early if refuted else ()
+    before = "refuted statically for another fault" if refuted else "no early access found statically"
+    before = f"refuted statically ({', '.join(early)})" if early else before
     if reason := not_launched(seen):
         return Outcome(Status.UNPROVEN, f"{before}; {reason}")
     if seen["ordinary"]:
@@ -67,10 +69,10 @@ def _shown(contract: KernelContract, build: Build, early: tuple[str, ...], befor
     named = f", argument {', '.join(arguments)}" if arguments else ""
     said = f"{before}, shown dynamically at ≥ {seen['least_delay_us']} µs delay{named}"
     missed = tuple(name for name in arguments if name not in early)
-    if not early and contract.deterministic == "spread":
+    if contract.deterministic == "spread" and (not early or missed):
         why = "the contract promises no bitwise determinism, so that other bytes prove nothing alone"
         return Outcome(Status.UNPROVEN, f"{said}; {why}", ran=True)
-    if early and not missed:
+    if build.evidence.status is Status.REFUTED and not missed:
         return Outcome(
             Status.REFUTED, said, (shown_early_access.find(contract.match, build.where, arguments, said),), True
         )

@@ -8,6 +8,7 @@ import secrets
 import shutil
 import tempfile
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, distribution
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Self
@@ -67,6 +68,11 @@ def _link_libraries(folder: Path, adapter: Adapter) -> None:
         for path in (found, found.with_name(f"{name}.libs")):
             if path.exists():
                 (folder / path.name).symlink_to(path.resolve(), target_is_directory=path.is_dir())
+    for name in adapter.entry_points:
+        with contextlib.suppress(PackageNotFoundError):
+            package = distribution(name)
+            described = Path(str(package.locate_file(f"{name}-{package.version}.dist-info")))
+            (folder / described.name).symlink_to(described.resolve(), target_is_directory=True)
 
 
 def _copy_program(folder: Path, adapter: Adapter) -> Path:

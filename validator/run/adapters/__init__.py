@@ -52,6 +52,8 @@ class Adapter:
     """Top-level names that the worker may import besides the standard library; all must be installed."""
     optional: tuple[str, ...] = ()
     """More of them, used where installed."""
+    entry_points: tuple[str, ...] = ()
+    """Distributions among them that find their own parts by their entry points."""
     launches: bool = False
     """It runs compiled kernels: the target is `path:kernel`, and calls carry their launch."""
     gpu: bool = False
@@ -117,8 +119,8 @@ ADAPTERS: dict[str, Adapter] = {
         Adapter("numpy", "numpy"),
         Adapter("torch", "torch", (*_NUMPY, *_TORCH), _TORCH_OPTIONAL, reserve=12 << 30, extra="pip install torch"),
         Adapter(
-            "torch-cuda", "torch", (*_NUMPY, *_TORCH), (*_TORCH_OPTIONAL, *_CUTLASS), gpu=True, programs=True,
-            extra="pip install torch",
+            "torch-cuda", "torch", (*_NUMPY, *_TORCH), (*_TORCH_OPTIONAL, *_CUTLASS), ("triton",), gpu=True,
+            programs=True, extra="pip install torch",
         ),
         Adapter(
             "cuda", "validator.gpu.adapter", (*_NUMPY, *_OURS, "cuda", "elftools"), ("nvidia",), launches=True,
