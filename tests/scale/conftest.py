@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -29,6 +32,7 @@ def ray_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         start_new_session=True,
     )  # fmt: skip
     try:
+        wait_for(port, 90.0)
         yield f"127.0.0.1:{port}"
     finally:
         process.terminate()
@@ -36,3 +40,13 @@ def ray_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             process.wait(30)
         except subprocess.TimeoutExpired:
             process.kill()
+
+
+def wait_for(port: int, seconds: float) -> None:
+    """Until something listens there. Raises `TimeoutError`."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1.0):
+            return
+        time.sleep(0.1)
+    raise TimeoutError(f"nothing listens on port {port} after {seconds:g} s")

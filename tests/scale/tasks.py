@@ -96,3 +96,12 @@ def compile_forever(payload: bytes, content: Content) -> bytes:
     folder = Path(payload.decode())
     run_confined(["/bin/sh", "-c", "sleep 600 & echo $! $$ > pids; wait"], folder, [], 600, {})
     return b""
+
+
+def stay(payload: bytes, content: Content) -> bytes:
+    """Notes in a file which process it runs in, and stays there for a while. `path|seconds`."""
+    path, _, seconds = payload.decode().partition("|")
+    with open(path, "a") as out:
+        out.write(f"{os.getpid()}\n")
+    time.sleep(float(seconds))
+    return path.encode()

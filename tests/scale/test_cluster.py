@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sys
+import time
 
 import pytest
 
 from tests.scale.tasks import cell, cells
+from tests.scale.test_engine import killed_while_it_runs
 from validator.scale import cluster as module
 from validator.scale.batch import Batch
+from validator.scale.budget import Budget
 from validator.scale.cell import InPlace, Needs, State
 from validator.scale.cluster import Cluster, ClusterError
 from validator.scale.engine import Engine
@@ -39,13 +42,27 @@ def test_a_cluster_says_what_this_process_says(ray_cluster, tmp_path):
 
 def test_a_cell_that_kills_its_worker_costs_no_other_its_result(ray_cluster, tmp_path):
     flag = str(tmp_path / "flag").encode()
-    work = [*cells(6, "sometimes_die"), cell(99, "sometimes_die", b"kill"), cell(1, "die", flag)]
+    work = [*cells(1, "sometimes_die"), cell(99, "sometimes_die", b"kill"), cell(1, "die", flag)]
     outcomes = {o.cell.id: o for o in Engine(ray_cluster).run(work, len(work))}
     lost = outcomes.pop("test/sometimes_die/00099")
     assert lost.state is State.LOST
     assert "Worker" in lost.why
     assert all(o.state is State.DONE for o in outcomes.values())
     assert outcomes["test/die/00001"].data == b"survived"
+
+
+def test_a_worker_that_is_killed_costs_the_cell_it_had(ray_cluster, tmp_path):
+    assert killed_while_it_runs(ray_cluster, tmp_path) == [1, 2, 1, 1]
+
+
+def test_a_budget_ends_what_runs(ray_cluster):
+    work = [*cells(2, "slow", payload=b"60", seconds=30.0), *cells(2, seconds=30.0)]
+    start = time.monotonic()
+    outcomes = list(Engine(ray_cluster, budget=Budget(2.0)).run(work, len(work)))
+    assert time.monotonic() - start < 20
+    ended = [o.why for o in outcomes if o.cell.payload == b"60"]
+    assert ended == ["the budget of 2 s was spent while it ran"] * 2
+    assert told(Engine(ray_cluster).run(cells(3), 3)) == told(InPlace().run(cells(3), 3))
 
 
 def test_what_a_cell_needs_is_asked_for(ray_cluster):

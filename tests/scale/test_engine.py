@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
 import time
 from collections import Counter
 from dataclasses import replace
@@ -120,6 +123,25 @@ def test_a_cell_that_kills_its_worker_costs_no_other_its_result(local):
     assert "3 times" in lost.why
     assert len(outcomes) == 40
     assert all(o.state is State.DONE for o in outcomes.values())
+
+
+def killed_while_it_runs(executor, folder):
+    """Runs four cells, kills the process of one of them, and says how often each was begun."""
+
+    def kill():
+        while not (folder / "1").exists() or not (folder / "1").read_text().endswith("\n"):
+            time.sleep(0.02)
+        os.kill(int((folder / "1").read_text()), signal.SIGKILL)
+
+    threading.Thread(target=kill, daemon=True).start()
+    work = [cell(n, "stay", f"{folder}/{n}|0.6".encode(), seconds=1.0) for n in range(4)]
+    outcomes = list(Engine(executor).run(work, 4))
+    assert told(outcomes) == {c.id: ("done", str(folder / str(n)).encode()) for n, c in enumerate(work)}
+    return [len((folder / str(n)).read_text().split()) for n in range(4)]
+
+
+def test_a_worker_that_is_killed_costs_the_cell_it_had(local, tmp_path):
+    assert killed_while_it_runs(local, tmp_path) == [1, 2, 1, 1]
 
 
 def test_what_was_lost_with_the_machine_is_tried_again(local, tmp_path):

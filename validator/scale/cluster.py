@@ -28,6 +28,8 @@ __all__ = ["Cluster", "ClusterError"]
 
 _AHEAD = 2
 """Batches a slot: one runs, one waits beside it."""
+_COUNTED = 5.0
+"""Seconds after which the cluster's processors are counted again: nodes come and go."""
 _OLD = 2 * 24 * 3600
 """Seconds after which content of an earlier job is removed from a node."""
 
@@ -57,6 +59,7 @@ class Cluster:
         self._since: dict[Any, float] = {}
         """When a slot was free for a task: Ray does not say when it began."""
         self._slots: dict[str, int] = {}
+        self._counted = 0.0
         self._task: Any = None
 
     def __enter__(self) -> Self:
@@ -70,6 +73,8 @@ class Cluster:
 
     def room(self, needs: Needs) -> bool:
         self._connect()
+        if time.monotonic() - self._counted > _COUNTED:
+            self._count(self._ray.cluster_resources())
         kind = "GPU" if needs.gpu else "CPU"
         running = sum(bool(b.needs.gpu) is bool(needs.gpu) for b in self._running.values())
         return running < _AHEAD * max(1, self._slots[kind])
@@ -126,9 +131,13 @@ class Cluster:
             where = self._address or "a local cluster"
             hint = "start it (`ray start --head`) and name it in RAY_ADDRESS, or use --executor local"
             raise ClusterError(Problem(f"cannot be reached: {error}", f"Ray at {where}", hint)) from error
-        self._slots = {kind: int(resources.get(kind, 0)) for kind in ("CPU", "GPU")}
+        self._count(resources)
         # Retries are the engine's: it knows which cells a batch had, and splits it.
         self._task = ray.remote(max_retries=0, retry_exceptions=False)(_run)
+
+    def _count(self, resources: Mapping[str, float]) -> None:
+        self._slots = {kind: int(resources.get(kind, 0)) for kind in ("CPU", "GPU")}
+        self._counted = time.monotonic()
 
     def _note_begun(self) -> None:
         for kind, gpu in (("CPU", False), ("GPU", True)):
