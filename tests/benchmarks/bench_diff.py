@@ -1,138 +1,196 @@
 """What the engine costs on top of the candidate itself. Run by hand: `python tests/benchmarks/bench_diff.py`.
 
-Overhead is what one judged call of the candidate costs beyond the candidate's own time: laying its arguments into the
-worker's memory with poisons and guard zones, the round trip, looking at every byte that must not have changed, copying
-the results out, and comparing every element. It is compared with a direct call on the same arrays in this process.
-"Small" is a case of a few hundred elements; "large" is one whose direct call takes a tenth of a second or more. Shorter
-calls on large arrays are shown too: where a call is a pass or two over memory, as a product of two arrays is, the
-judgement itself reads more memory than that, and no share of such a call can be promised.
+Counted is everything of a case once its inputs and what is right for them exist: laying the arguments into the
+candidate's memory with poisons and guard zones, every call of the case (two, and those of its plan), the round trips,
+looking at what must not have changed, copying and comparing results, and the controls. Overhead is the wall time of all
+that less as many direct calls, on the same arrays in this process, each with one thread, measured in turn with the
+cases so that other work on the machine hits both. Making inputs and asking the reference is not counted: a case does
+that once for each set of values, in other processes, while the candidate runs.
 
-Peak memory is what the whole case needs at once (inputs, calls, reference, probes, plan, controls): arrays of the gate
-as `tracemalloc` counts them, and the memory shared with the workers. It is given as a multiple of the case's own
-buffers: every argument at its own type, and at float64, as the reference takes it.
+`per call` is the overhead over the calls of the case. Cases are large from direct calls of 10 ms on: there a fifth is
+more than the two milliseconds that a small case may cost.
 
-Processor time of the gate stands beside the wall clock, which other work on the machine moves.
+Processor time of the gate stands beside it, and what share it is of the direct calls' own: the wall clock is less where
+the gate works while the candidate does.
+
+Memory is what a whole case takes, reference, probes and mutants included, over the bytes of its arguments and outputs at
+their own types: arrays of the gate as `tracemalloc` counts them, and what is shared with the candidate. What lies on
+disk meanwhile (everything in float64) stands beside it.
 """
 
 from __future__ import annotations
+
+import os
+
+for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ[_variable] = "1"  # as the candidate's process has it
 
 import sys
 import tempfile
 import time
 import tracemalloc
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from validator.differential.cases import Case
+from validator.differential.cases import Case, Inputs
 from validator.differential.engine import run_case
-from validator.differential.numbers import is_float
+from validator.differential.judge import Expected
 from validator.differential.processes import Trees, runner_for
 from validator.differential.runner import Runner
 from validator.manifest.contract import KernelContract
+from validator.run.pool import Pool
 from validator.run.sandbox import Limits
 
 MODEL = """
 import numpy as np
 
-def scale(x, w, out):
-    out[...] = x * w[0]
+def add(x, w, out):
+    np.add(x, w, out=out)
 
-def gemm(x, w, out):
+def matmul(x, w, out):
     np.matmul(x, w, out=out)
 
 def softmax(x, w, out):
     e = np.exp(x - x.max(axis=-1, keepdims=True))
     out[...] = e / e.sum(axis=-1, keepdims=True) * w[0]
+
+def rmsnorm(x, w, out):
+    np.multiply(x, 1 / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + 1e-6), out=out)
+    out *= w[0]
 """
+SQUARE, VECTOR = ["N", "N"], [1, "N"]
+SHAPES = {"add": SQUARE, "matmul": SQUARE, "softmax": VECTOR, "rmsnorm": VECTOR}
 CASES = (
-    ("scale", 16, 200),
-    ("gemm", 16, 200),
-    ("softmax", 16, 200),
-    ("scale", 1024, 7),
-    ("softmax", 2048, 5),
-    ("gemm", 1024, 7),
-    ("gemm", 2048, 3),
+    ("add", 16, 50),
+    ("matmul", 16, 50),
+    ("softmax", 16, 50),
+    ("matmul", 1024, 5),
+    ("matmul", 2048, 2),
+    ("softmax", 2048, 3),
+    ("rmsnorm", 4096, 2),
+    ("add", 4096, 3),
 )
-"""Callable, rows and columns, how often it is timed."""
+"""Callable, rows and columns, how often each plan is timed."""
+PLANS = ("repeat", "same-buffer", "flip", "recheck", "a-b-a")
 
 
 def contract(name: str) -> KernelContract:
-    """Three square arrays of float32."""
-    args = [("x", "activation"), ("w", "weight"), ("out", "output")]
+    """Arrays of float32."""
+    args = [("x", "activation", SQUARE), ("w", "weight", SHAPES[name]), ("out", "output", SQUARE)]
     return KernelContract.model_validate(
         {
             "match": name,
             "candidate": f"model:{name}",
             "reference": f"stock:{name}",
             "dims": ["N in 1..8192"],
-            "args": [{"name": n, "role": role, "dtype": "float32", "shape": ["N", "N"]} for n, role in args],
+            "args": [{"name": n, "role": role, "dtype": "float32", "shape": shape} for n, role, shape in args],
         }
     )
 
 
-def median(function: Callable[[], object], times: int) -> tuple[float, float]:
-    """Milliseconds by the wall clock and of this process's processor time, medians."""
-    taken = []
-    for _ in range(times):
-        wall, cpu = time.perf_counter(), time.process_time()
-        function()
-        taken.append((time.perf_counter() - wall, time.process_time() - cpu))
-    wall, cpu = np.median(np.asarray(taken), axis=0) * 1000
-    return float(wall), float(cpu)
+@dataclass
+class Prepared:
+    """The runner's inputs and expectations, made once; later the first are copies and both cost nothing."""
+
+    runner: Runner
+    built: dict[str, Inputs] = field(default_factory=dict)
+    right: dict[str, dict[str, Expected]] = field(default_factory=dict)
+    spent: float = 0.0
+    """Seconds in here, by the clock."""
+    busy: float = 0.0
+    """Seconds in here, of this process's processor time."""
+
+    def __post_init__(self) -> None:
+        self.make, self.ask = self.runner.data.build, self.runner.reference.expect
+        self.runner.build = self.build  # type: ignore[method-assign]
+        self.runner.expect = self.expect  # type: ignore[method-assign]
+
+    def build(self, case: Case) -> Inputs:
+        started, busy = time.perf_counter(), time.process_time()
+        if case.id not in self.built:
+            self.built[case.id] = self.make(case)
+        copies = {n: v.copy() if v.strides and any(v.strides) else v for n, v in self.built[case.id].items()}
+        self.spent += time.perf_counter() - started
+        self.busy += time.process_time() - busy
+        return copies
+
+    def expect(self, case: Case, inputs: Inputs) -> dict[str, Expected]:
+        started, busy = time.perf_counter(), time.process_time()
+        key = case.id + str([float(v.reshape(-1)[0]) for v in inputs.values()]) + str(np.sum(inputs["x"]))
+        if key not in self.right:
+            self.right[key] = self.ask(case, inputs)
+        self.spent += time.perf_counter() - started
+        self.busy += time.process_time() - busy
+        return self.right[key]
 
 
-def peak(runner: Runner, case: Case) -> float:
-    """Bytes at once, over the case's own buffers."""
-    own = shared = 0
-    for value in runner.build(case).values():
-        if isinstance(value, np.ndarray):
-            own += value.size * (value.itemsize + (8 if is_float(value.dtype) else value.itemsize))
-            shared += value.size * (value.itemsize + 8)  # the candidate's buffers, and the reference's while it runs
+def report(name: str, size: int, times: int, folder: Path, function: Callable[..., Any]) -> None:
+    """One line of figures."""
+    with runner_for(contract(name), Trees(folder, folder), Limits(wall=120)) as runner:
+        whole = memory(runner, Case(name, (("N", size),), 1, "same-buffer"))
+        ready = Prepared(runner)
+        spent = calls = cpu = direct = direct_cpu = 0.0
+        for plan in PLANS:
+            case = Case(name, (("N", size),), 1, plan)
+            run_case(runner, case)
+            arrays = {n: np.array(v) for n, v in ready.make(case).items()}
+            for _ in range(times):
+                before = runner.calls
+                ready.spent = ready.busy = 0.0
+                start, cpu_start = time.perf_counter(), time.process_time()
+                run_case(runner, case)
+                spent += time.perf_counter() - start - ready.spent
+                cpu += time.process_time() - cpu_start - ready.busy
+                made = runner.calls - before - (plan == "a-b-a")  # the call in between is a tiny one
+                calls += made
+                start, cpu_start = time.perf_counter(), time.process_time()
+                for _ in range(made):
+                    function(**arrays)
+                direct += time.perf_counter() - start
+                direct_cpu += time.process_time() - cpu_start
+    over = spent - direct
+    cases = len(PLANS) * times
+    figures = (
+        f"{1e3 * direct / calls:.3f}", f"{1e3 * over / calls:.2f}", f"{1e3 * over / cases:.2f}", f"{over / direct:.0%}",
+        f"{1e3 * cpu / cases:.2f}", f"{cpu / direct_cpu:.0%}", *(f"{share:.1f}x" for share in whole),
+    )  # fmt: skip
+    print("".join(f"{text:>13}" for text in (f"{name} {size}", *figures)), flush=True)
+
+
+def memory(runner: Runner, case: Case) -> tuple[float, float]:
+    """(bytes at once, bytes on disk at once), over the case's own."""
+    own = sum(v.nbytes for v in runner.build(case).values())
     tracemalloc.start()
     run_case(runner, case)
     _, traced = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    return (traced + shared) / own
+    shared = sum(used(pool) for pool in runner.candidate._pools or ())
+    disk = sum(used(worker._pools[0]) for worker in (runner.reference.worker,) if worker._pools)
+    return (traced + shared) / own, disk / own
+
+
+def used(pool: Pool) -> int:
+    """Bytes that are lent."""
+    return sum({offset: length for offset, length in pool._slots.values()}.values())
 
 
 def main() -> None:
+    columns = ("case", "direct ms", "per call ms", "per case ms", "share", "gate cpu ms", "cpu share", "memory", "disk")
+    print("".join(f"{column:>13}" for column in columns))
     with tempfile.TemporaryDirectory() as folder:
         for module in ("model", "stock"):
             Path(folder, f"{module}.py").write_text(MODEL)
         sys.path.insert(0, folder)
         import model  # type: ignore[import-not-found]
 
-        columns = (
-            "case",
-            "direct ms",
-            "judged call ms",
-            "overhead ms",
-            "share",
-            "gate cpu ms",
-            "whole case ms",
-            "peak",
-        )
-        print("".join(f"{column:>15}" for column in columns))
+        chosen = sys.argv[1:]
         for name, size, times in CASES:
-            with runner_for(contract(name), Trees(Path(folder), Path(folder)), Limits(wall=120)) as runner:
-                report(runner, getattr(model, name), Case(name, (("N", size),), 1), times)
-
-
-def report(runner: Runner, function: Callable[..., Any], case: Case, times: int) -> None:
-    """One line of figures."""
-    inputs = {n: np.array(v) for n, v in runner.build(case).items()}
-    expected = runner.expect(case, inputs)
-    runner.play(case, inputs, expected)
-    direct, _ = median(lambda: function(**inputs), times)
-    judged, cpu = median(lambda: runner.play(case, inputs, expected), times)
-    whole, _ = median(lambda: run_case(runner, case), max(times // 10, 1))
-    over = judged - direct
-    name = f"{case.kernel} {case.dims[0][1]}"
-    figures = (f"{direct:.3f}", f"{judged:.2f}", f"{over:.2f}", f"{over / direct:.0%}", f"{cpu:.2f}", f"{whole:.0f}")
-    print("".join(f"{text:>15}" for text in (name, *figures, f"{peak(runner, case):.1f}x")), flush=True)
+            if not chosen or f"{name}:{size}" in chosen:
+                report(name, size, times, Path(folder), getattr(model, name))
 
 
 if __name__ == "__main__":

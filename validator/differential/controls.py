@@ -5,15 +5,16 @@ A control that *is* the right result (a constant where the reference is constant
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from validator.differential.cases import Inputs
-from validator.differential.judge import Expected
-from validator.differential.numbers import CHUNK, Array, in_chunks, is_float
+from validator.differential.judge import Expected, plainly_wrong
+from validator.differential.numbers import CHUNK, Array, flattened, in_chunks, is_float, sampled, starts_of
 from validator.differential.runner import Outputs, Runner
 
 __all__ = ["CONTROLS", "Controlled", "controls"]
@@ -47,15 +48,37 @@ def controls(runner: Runner, inputs: Inputs, expected: Mapping[str, Expected], o
     refused, passed, same = [], [], []
     right = {name: want.native for name, want in expected.items()}
     for name, want in expected.items():
-        for control, wrong in _wrong(want.native, inputs, (other or {}).get(name)):
-            told = f"{control} of {name}"
-            if _equal(wrong, want):
+        for control in _wrong(want.native, inputs, (other or {}).get(name)):
+            told = f"{control.name} of {name}"
+            if _plainly(runner, want, control):
+                refused.append(told)
+                continue
+            whole = control.part(0, want.native.size).reshape(want.native.shape)
+            if _equal(whole, want):
                 same.append(told)
-            elif runner.accepted(inputs, expected, {**right, name: wrong}):
+            elif runner.accepted(inputs, expected, {**right, name: whole}):
                 passed.append(told)
             else:
                 refused.append(told)
     return Controlled(tuple(refused), tuple(passed), tuple(same))
+
+
+@dataclass(frozen=True, slots=True)
+class _Control:
+    """A known-bad result, made as far as it is looked at."""
+
+    name: str
+    part: Callable[[int, int], Array]
+    """Its elements from one flat index to another."""
+    at: int = 0
+    """Where it shows."""
+
+
+def _plainly(runner: Runner, want: Expected, control: _Control) -> bool:
+    """Whether a stretch of it is beyond all limits already; then it is not the right result either."""
+    start = control.at // CHUNK * CHUNK
+    stop = min(start + CHUNK, want.native.size)
+    return plainly_wrong(runner.contract.tolerance, want, control.part(start, stop), start)
 
 
 def _equal(wrong: Array, want: Expected) -> bool:
@@ -68,42 +91,74 @@ def _equal(wrong: Array, want: Expected) -> bool:
     return True
 
 
-def _finite(right: Array) -> Iterator[NDArray[np.float64]]:
-    """Chunks of it, with zeros for what is not finite."""
-    return (np.nan_to_num(part.astype(np.float64), nan=0.0, posinf=0.0, neginf=0.0) for (part,) in in_chunks(right))
+def _finite(part: Array) -> NDArray[np.float64]:
+    """Zeros for what is not finite."""
+    return np.nan_to_num(part.astype(np.float64), nan=0.0, posinf=0.0, neginf=0.0)
 
 
-def _largest(right: Array) -> tuple[int, float]:
-    """(flat position, value) of the element of the largest magnitude."""
-    tops = ((int(np.argmax(np.abs(part))), part) for part in _finite(right))
-    found = [(at + index * CHUNK, float(part[at])) for index, (at, part) in enumerate(tops)]
-    return max(found, key=lambda place: abs(place[1]))
+def _looked_at(right: Array) -> tuple[float, int, float]:
+    """(mean, flat position and value of the element of the largest magnitude), of large results by stretches."""
+    total, count, at, largest = 0.0, 0, 0, 0.0
+    for start, (part,) in zip(starts_of(right.size, _STRETCHES), sampled(right, chunks=_STRETCHES), strict=True):
+        values = _finite(part)
+        here = int(np.argmax(np.abs(values)))
+        if not count or abs(values[here]) > abs(largest):
+            at, largest = start + here, float(values[here])
+        total, count = total + float(values.sum()), count + values.size
+    return total / count, at, largest
 
 
-def _wrong(right: Array, inputs: Inputs, other: Array | None) -> Iterator[tuple[str, Array]]:
-    """Known-bad results, one at a time: each is gone before the next is made."""
+_STRETCHES = 32
+"""Of a large result, for its mean and its largest element."""
+
+
+def _wrong(right: Array, inputs: Inputs, other: Array | None) -> Iterator[_Control]:
+    """Known-bad results."""
     if not right.size:
         return
-    mean = sum(float(part.sum()) for part in _finite(right)) / right.size
-    yield "zeros", np.broadcast_to(np.zeros((), right.dtype), right.shape)
-    yield "mean", np.broadcast_to(np.full((), mean).astype(right.dtype), right.shape)
+    mean, at, largest = _looked_at(right)
+    flat, last = right.reshape(-1), right.shape[-1] if right.ndim else 1
+    yield _Control("zeros", lambda start, stop: np.zeros(stop - start, right.dtype))
+    yield _Control("mean", lambda start, stop: np.full(stop - start, mean).astype(right.dtype))
     for value in inputs.values():
         if isinstance(value, np.ndarray) and value.shape == right.shape and value.dtype == right.dtype:
-            yield "input", value
+            yield _Control("input", partial(_stretch, flattened(value)))
             break
     if other is not None and other.shape == right.shape:
-        yield "other-case", other
-    at, value = _largest(right)
-    one = right.copy()
-    one.reshape(-1)[at] = np.asarray(value * 1.5 + (not is_float(right.dtype))).astype(right.dtype)
-    yield "one-coefficient", one
-    del one
-    if right.ndim and right.shape[-1] > 1:
-        tail = right.copy()
-        tail[..., -1] = 0
-        yield "tail", tail
-        del tail
-    if right.ndim > 1 and (rows := int(np.prod(right.shape[:-1]))) > 1:
-        swapped = right.copy().reshape(rows, right.shape[-1])
-        swapped[[0, -1]] = swapped[[-1, 0]]
-        yield "swapped-rows", swapped.reshape(right.shape)
+        yield _Control("other-case", partial(_stretch, flattened(other)))
+    one = np.asarray(largest * 1.5 + (not is_float(right.dtype))).astype(right.dtype)
+    yield _Control("one-coefficient", partial(_with, flat, {at: one}), at)
+    if last > 1:
+        yield _Control("tail", partial(_without_tail, flat, last), last - 1)
+    if right.ndim > 1 and right.size // last > 1:
+        yield _Control("swapped-rows", partial(_swapped, flat, last))
+
+
+def _stretch(flat: Array, start: int, stop: int) -> Array:
+    return flat[start:stop]
+
+
+def _with(flat: Array, changed: Mapping[int, Array], start: int, stop: int) -> Array:
+    part = flat[start:stop].copy()
+    for at, value in changed.items():
+        if start <= at < stop:
+            part[at - start] = value
+    return part
+
+
+def _without_tail(flat: Array, last: int, start: int, stop: int) -> Array:
+    """Zero at the end of every row of so many elements."""
+    part = flat[start:stop].copy()
+    part[(last - 1 - start) % last :: last] = 0
+    return part
+
+
+def _swapped(flat: Array, last: int, start: int, stop: int) -> Array:
+    """The first row of so many elements and the last in each other's place."""
+    part = flat[start:stop].copy()
+    end = flat.size - last
+    for into, source in ((0, end), (end, 0)):
+        low, high = max(into, start), min(into + last, stop)
+        if low < high:
+            part[low - start : high - start] = flat[source + low - into : source + high - into]
+    return part

@@ -11,6 +11,7 @@ from typing_extensions import TypedDict
 
 from validator.differential.cases import case_text
 from validator.differential.coverage import coverage
+from validator.differential.faults import Fault
 from validator.differential.results import CaseResult, KernelResult
 from validator.manifest.contract import KernelContract
 from validator.verdict.model import StageResult, Status, Verdict
@@ -27,6 +28,7 @@ class ErrorDocument(TypedDict):
     output: str
     message: str
     figures: dict[str, int | float | str]
+    story: NotRequired[list[str]]
 
 
 class CaseDocument(TypedDict):
@@ -149,14 +151,23 @@ def _case(result: CaseResult, kernel: KernelResult) -> CaseDocument:
         "reproduce": case_text(result.case),
     }
     if result.faults:
-        document["error"] = [
-            {"kind": f.kind.value, "output": f.output, "message": f.message, "figures": dict(f.figures)}
-            for f in result.faults
-        ]
+        document["error"] = [_fault(f) for f in result.faults]
     elif result.unusable:
         document["error"] = [{"kind": "unusable", "output": "", "message": result.unusable, "figures": {}}]
     if result.case.id in kernel.shrunk:
         document["shrunk_to"] = kernel.shrunk[result.case.id].case.id
+    return document
+
+
+def _fault(fault: Fault) -> ErrorDocument:
+    document: ErrorDocument = {
+        "kind": fault.kind.value,
+        "output": fault.output,
+        "message": fault.message,
+        "figures": dict(fault.figures),
+    }
+    if fault.story:
+        document["story"] = list(fault.story)
     return document
 
 

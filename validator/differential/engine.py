@@ -317,7 +317,7 @@ def shrink(runner: Runner, failed: CaseResult) -> CaseResult:
     """The smallest case, by a fixed order of simplifications, that still shows one of the same kinds of fault."""
     kinds = {f.kind for f in failed.faults}
     best, tries, without = failed, 0, 0
-    space = Space(runner.contract)
+    space = runner.space
     progress = True
     while progress and tries < _TRIES:
         progress = False

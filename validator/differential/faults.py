@@ -39,3 +39,5 @@ class Fault:
     """Argument, or empty."""
     message: str
     figures: dict[str, int | float | str] = field(default_factory=dict)
+    story: tuple[str, ...] = ()
+    """How it came about, step by step, where the device can tell."""

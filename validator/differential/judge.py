@@ -32,7 +32,7 @@ from validator.differential.numbers import (
 from validator.differential.spill import spilled
 from validator.manifest.contract import KernelContract, Tolerance
 
-__all__ = ["Expected", "Spread", "accepts", "as_trusted", "judge", "ulp_distance", "yardstick"]
+__all__ = ["Expected", "Spread", "accepts", "as_trusted", "judge", "plainly_wrong", "ulp_distance", "yardstick"]
 
 F64 = NDArray[np.float64]
 
@@ -88,7 +88,7 @@ def accepts(contract: KernelContract, expected: Mapping[str, Expected], got: Map
     """Whether `judge` finds no fault; cheaper where nobody asks which."""
     return not any(
         _metadata(name, want, got.get(name))
-        or _plainly_wrong(contract.tolerance, want, got[name])
+        or plainly_wrong(contract.tolerance, want, got[name])
         or next(_wrong(contract, want, got[name]), None)
         for name, want in expected.items()
     )
@@ -136,27 +136,31 @@ def _plainly_right(tolerance: Tolerance, want: Expected, got: Array) -> bool:
     return all(each_part(inside, got.size, got.itemsize + 20))
 
 
-def _plainly_wrong(tolerance: Tolerance, want: Expected, got: Array) -> bool:
-    """Some element is beyond the widest of all limits: what controls are."""
+@np.errstate(all="ignore")
+def plainly_wrong(tolerance: Tolerance, want: Expected, got: Array, start: int = 0) -> bool:
+    """Some element is beyond the widest of all limits: what controls are. `got`: the elements from a flat index on."""
     if not _has_short_way(tolerance, got):
         return False
-    limit = _ALONE * tolerance.max_ratio * want.widest
-    return any(np.any(~free & (error > limit)) for error, _, free in _errors(want, got))
+    limit, part = _ALONE * tolerance.max_ratio * want.widest, slice(start, start + got.size)
+    exact, free = (flattened(array)[part] for array in (want.exact, want.unspecified))
+    return any(np.any(~free & (error > limit)) for error, free in _errors(want, got, exact, free))
 
 
 def _has_short_way(tolerance: Tolerance, got: Array) -> bool:
     return tolerance.policy == "relative-to-baseline" and is_float(got.dtype)
 
 
-def _errors(want: Expected, got: Array) -> Iterator[tuple[F64, F64, NDArray[np.bool_]]]:
-    """Chunks of (error, yardstick, whether the element is free); NaN where either result is not finite in the type."""
+def _errors(
+    want: Expected, got: Array, exact: F64, unspecified: NDArray[np.bool_]
+) -> Iterator[tuple[F64, NDArray[np.bool_]]]:
+    """Chunks of (error, whether the element is free); NaN where either result is not finite in the type."""
     top = largest(got.dtype)
-    for have, exact, yard, free in in_chunks(got, want.exact, want.yardstick, want.unspecified):
-        error = have - exact  # in float64
+    for have, due, free in in_chunks(got, exact, unspecified):
+        error = have - due  # in float64
         np.abs(error, out=error)
         if want.beyond or not np.isfinite(np.dot(error, error)):
-            error[~(np.isfinite(have.astype(np.float64)) & (np.abs(exact) <= top))] = np.nan
-        yield error, yard, free
+            error[~(np.isfinite(have.astype(np.float64)) & (np.abs(due) <= top))] = np.nan
+        yield error, free
 
 
 def _narrowest(tolerance: Tolerance) -> float:

@@ -27,7 +27,9 @@ __all__ = [
     "is_float",
     "largest",
     "same_bytes",
+    "sampled",
     "smallest",
+    "starts_of",
 ]
 
 Array = NDArray[Any]
@@ -76,6 +78,20 @@ def in_chunks(*arrays: Array) -> Iterator[tuple[Array, ...]]:
     flat = [flattened(array) for array in arrays]
     for start in range(0, arrays[0].size, CHUNK):
         yield tuple(part[start : start + CHUNK] for part in flat)
+
+
+def sampled(*arrays: Array, chunks: int = 32) -> Iterator[tuple[Array, ...]]:
+    """As `in_chunks`, of large arrays so many chunks only, spread evenly, the first and the last among them."""
+    flat = [flattened(array) for array in arrays]
+    for start in starts_of(arrays[0].size, chunks):
+        yield tuple(part[start : start + CHUNK] for part in flat)
+
+
+def starts_of(size: int, chunks: int) -> list[int]:
+    """Where at most so many chunks of an array begin."""
+    last = max(-(-size // CHUNK) - 1, 0)
+    few = min(chunks - 1, last)
+    return [last * k // few * CHUNK for k in range(few + 1)] if few else [0][: size > 0]
 
 
 _LARGE = 1 << 22

@@ -17,7 +17,6 @@ from validator.differential.faults import Fault, FaultKind
 from validator.differential.judge import Expected, judge
 from validator.differential.numbers import Source, bits_of, derived, in_chunks, largest
 from validator.differential.runner import FIRST, SECOND, Outputs, Played, Runner, Series, Turn
-from validator.differential.shapes import Space
 from validator.manifest.contract import KernelContract, Role
 
 __all__ = ["PLAN_WORDS", "attributed", "differing", "follow"]
@@ -172,7 +171,7 @@ def _recheck(runner: Runner, case: Case, inputs: Inputs, expected: Expectation, 
 def _interleaved(runner: Runner, case: Case, inputs: Inputs, expected: Expectation, first: Outputs) -> list[Fault]:
     between = replace(
         case,
-        dims=tuple(Space(runner.contract).smallest().items()),
+        dims=tuple(runner.space.smallest().items()),
         seed=derived(case.seed, "between"),
         variants=(),
         layouts=(),

@@ -20,6 +20,7 @@ from validator.differential.judge import Expected, accepts, as_trusted, judge
 from validator.differential.numbers import Array
 from validator.differential.reference import Outputs, Reference
 from validator.differential.returned import Returned, returned
+from validator.differential.shapes import Space
 from validator.manifest.contract import KernelContract
 from validator.run.channel import Result
 from validator.run.sandbox import Begun, Outcome, Reply, Worker
@@ -123,6 +124,11 @@ class Runner:
         return self.chosen.adapter.name in ("numpy", "torch")
 
     @cached_property
+    def space(self) -> Space:
+        """Sizes that the contract allows."""
+        return Space(self.contract)
+
+    @cached_property
     def _steps(self) -> dict[str, tuple[str, int]]:
         """By-value argument → (array, axis) whose stride it tells the kernel."""
         told = {n: str(v.stride).rpartition(".") for n, (_, v) in self.contract.values.items() if v.stride is not None}
@@ -182,7 +188,7 @@ class Runner:
         more = (*(value for _, value in case.configuration), *launch)
         *before, last = call.placed.calls(numbered(self.contract, case, turn.order), keep=turn.keep, more=more)
         self.calls += 1 + len(before)
-        ended = [reply for reply in self.candidate.call_many(before) if reply.result is None]
+        ended = [r for r in self.candidate.call_many(before) if r.result is None] if before else []
         if ended:
             call.reply = ended[0]
         else:
@@ -318,11 +324,18 @@ class Series:
             self._runner.begin(self._running)
 
 
+_STEPS = 12
+"""Steps of a story that are kept."""
+
+
 def _no_result(reply: Reply) -> Fault:
-    detail = f": {reply.detail[:500]}" if reply.detail else ""
+    # What follows the first line of a fault of compiled PTX is its story.
+    said, *story = reply.detail.split("\n") if reply.detail.startswith("Fault: ") else (reply.detail,)
+    detail = f": {said[:500]}" if said else ""
     told = {
         Outcome.ERROR: "the candidate raised",
         Outcome.UNLOADABLE: "the candidate cannot be imported",
         Outcome.MISSING: "the candidate's process ended without an answer",
     }.get(reply.outcome, f"the candidate's process ended in {reply.outcome}")
-    return Fault(FaultKind.WORKER, "", told + detail, {"outcome": str(reply.outcome)})
+    steps = tuple(step[:400] for step in story[:_STEPS])
+    return Fault(FaultKind.WORKER, "", told + detail, {"outcome": str(reply.outcome)}, steps)

@@ -85,7 +85,7 @@ def settle(
             *(() if result.wide else (f"{contract.reference} refuses float64: it was its own exact result",)),
         ),
         assumptions=(f"{contract.reference} at the base revision is right",),
-        details={**kernel_details(result, rows), "limits": in_words(contract.tolerance)},
+        details={**kernel_details(result, rows), "limits": in_words(contract.tolerance), **_told(result)},
     )
     obligation = Obligation(
         f"differential/{contract.match}",
@@ -193,7 +193,12 @@ def _findings(contract: KernelContract, result: KernelResult, candidate: Candida
             Location(candidate.source, kernel=contract.match),
             why=f"{len(shown)} of {len(result.results)} cases show it" + (f" ({figures})" if figures else ""),
             fix=f"validator replay {shlex.quote(case_text(first.case))} --manifest FILE" + _on(candidate.device),
-            steps=(f"input: {first.case.words()}", f"made because: {first.case.origin}", f"case {first.case.id}"),
+            steps=(
+                *fault.story,
+                f"input: {first.case.words()}",
+                f"made because: {first.case.origin}",
+                f"case {first.case.id}",
+            ),
             identity=(contract.match, output),
             count=len(shown),
         )
@@ -208,6 +213,13 @@ def _findings(contract: KernelContract, result: KernelResult, candidate: Candida
             fix="narrow the tolerance, or widen the domain so that the term dominates, or set the other terms to zero",
             identity=(contract.match,),
         )
+
+
+def _told(result: KernelResult) -> dict[str, list[dict[str, str]]]:
+    """`steps` for the page: the story of the first failure that has one, the smallest case first."""
+    failed = (*result.shrunk.values(), *result.of("failed"))
+    story = next((fault.story for one in failed for fault in one.faults if fault.story), ())
+    return {"steps": [{"text": step, "at": "", "kind": "bad"} for step in story]} if story else {}
 
 
 def _clearest(

@@ -58,6 +58,7 @@ def _failure(result: CaseResult) -> Iterator[str]:
         yield f"  {fault.kind.value}: {visible(shorten(fault.message, 400))}"
         if fault.figures:
             yield "          " + ", ".join(f"{visible(k)} {visible(str(v))}" for k, v in fault.figures.items())
+        yield from (f"  {n:6}. {visible(step)}" for n, step in enumerate(fault.story, 1))
     yield f"  replay  validator replay {shlex.quote(visible(case_text(result.case)))} --manifest FILE"
 
 
