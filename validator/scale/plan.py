@@ -29,6 +29,8 @@ class Row:
     known: bool
     """An earlier run's result will be taken."""
     gpu: str
+    group: str
+    """What decides its shard."""
 
 
 @dataclass
@@ -47,7 +49,8 @@ class Planner:
 
     def run(self, cells: Iterable[Cell], total: int) -> Iterator[Outcome]:
         for cell in cells:
-            self.rows.append(Row(cell.id, cell.what, self.seconds(cell), self.known(cell), cell.needs.gpu))
+            group = cell.group or cell.id
+            self.rows.append(Row(cell.id, cell.what, self.seconds(cell), self.known(cell), cell.needs.gpu, group))
             yield Outcome(cell, State.UNREACHED, why=PLANNED)
 
 
@@ -63,7 +66,7 @@ class Plan:
 
     def part(self, shard: Shard) -> Plan:
         """The cells of one shard."""
-        rows = [row for row in self.rows if Shard.of_id(row.id, shard.count) == shard]
+        rows = [row for row in self.rows if Shard.of_id(row.group, shard.count) == shard]
         return Plan(rows, self.left_out, self.notes)
 
     @property
