@@ -30,6 +30,7 @@ COMMANDS = {
     "diff": "validator.cli.diff",
     "replay": "validator.cli.diff",
     "run": "validator.cli.run",
+    "record": "validator.cli.record",
     "demo": "validator.cli.demo",
     "init": "validator.cli.init",
     "explain": "validator.cli.explain",
@@ -89,8 +90,9 @@ def run(args: Sequence[str]) -> int:
         return code if isinstance(code, int) else 0
     except click.exceptions.Exit as stop:
         return stop.exit_code
-    except (click.Abort, KeyboardInterrupt):
-        return _say("interrupted; nothing was written", 130)
+    except (click.Abort, KeyboardInterrupt) as stop:
+        found = [f"found before that: {visible(note)}" for note in getattr(stop, "__notes__", ())]
+        return _say("\n".join(["interrupted; nothing was written", *found]), 130)
     except click.ClickException as error:
         return _say(_usage(error), 2)
     except ValidatorError as error:

@@ -9,14 +9,26 @@ ordering audit.
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from validator.gpu.driver import Device, Function, Launch, Parameters
 from validator.manifest.contract import KernelContract, Role, Step, StepLaunch
 
-__all__ = ["Bound", "Broken", "Launched", "Recorder", "Recording", "broken_roles", "memory_of", "step_of"]
+__all__ = [
+    "Bound",
+    "Broken",
+    "Launched",
+    "Recorder",
+    "Recording",
+    "broken_roles",
+    "dumped",
+    "memory_of",
+    "parsed",
+    "step_of",
+]
 
 
 class Tensor(Protocol):
@@ -88,6 +100,46 @@ class Recording:
     launches: list[Launched] = field(default_factory=list)
     first: dict[tuple[int, int], str] = field(default_factory=dict)
     """(address, bytes) of static memory → digest before the first launch that was given it."""
+
+
+def dumped(recording: Recording) -> str:
+    """As JSON, for another process."""
+    launches = [
+        {
+            "kernel": launched.kernel,
+            "step": launched.step,
+            "number": launched.number,
+            "pdl": launched.pdl,
+            "arguments": [[a.argument, a.role, a.address, a.size] for a in launched.arguments],
+            "digests": [[*place, digest] for place, digest in launched.digests.items()],
+        }
+        for launched in recording.launches
+    ]
+    return json.dumps({"launches": launches, "first": [[*place, digest] for place, digest in recording.first.items()]})
+
+
+def parsed(text: str) -> Recording:
+    """What `dumped` wrote. Raises ValueError: the other process runs what nobody has read."""
+
+    def digests(rows: Any) -> dict[tuple[int, int], str]:
+        return {(int(address), int(size)): str(digest) for address, size, digest in rows}
+
+    try:
+        said = json.loads(text)
+        launches = [
+            Launched(
+                str(row["kernel"]),
+                int(row["step"]),
+                int(row["number"]),
+                bool(row["pdl"]),
+                tuple(Bound(str(n), Role(r) if r else None, int(a), int(s)) for n, r, a, s in row["arguments"]),
+                digests(row["digests"]),
+            )
+            for row in said["launches"]
+        ]
+        return Recording(launches, digests(said["first"]))
+    except (KeyError, TypeError, RecursionError) as error:
+        raise ValueError(f"no recording: {error}") from None
 
 
 class Recorder:
@@ -171,7 +223,7 @@ def _changed(recording: Recording) -> Iterator[Broken]:
                 holders.setdefault((bound.address, bound.size), []).append((launched.kernel, bound))
     for launched in recording.launches:
         for place, digest in launched.digests.items():
-            if before[place] != digest:
+            if before.setdefault(place, digest) != digest:
                 yield from (_broken(kernel, bound, launched, "contents") for kernel, bound in holders.get(place, ()))
             before[place] = digest
 

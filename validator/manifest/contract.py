@@ -49,6 +49,10 @@ __all__ = [
 ]
 
 
+_LISTED = 4096
+"""Sizes that are put into an expression one by one."""
+
+
 class ContractField(Values):
     """A pointer inside a struct that is passed by value."""
 
@@ -237,6 +241,19 @@ class KernelContract(Model):
         """`dims`, parsed."""
         return tuple(parse_constraint(text) for text in self.dims)
 
+    def extremes(self, expression: str) -> tuple[int, int] | None:
+        """(least, greatest) value of an expression of one dimension whose sizes are listed; None of any other."""
+        parsed = parse_expression(expression)
+        listed = [c for c in self.constraints if isinstance(c, Membership) and c.names == parsed.names]
+        if not listed or len(listed[0].values) > _LISTED:
+            return None
+        name = listed[0].name
+        try:
+            found = [parsed.value({name: size}) for size in listed[0].values]
+        except ArithmeticError:
+            return None
+        return min(found), max(found)
+
     @cached_property
     def values(self) -> dict[str, tuple[Role | None, Values]]:
         """What the CPU callable sees, in order: name → role and description; struct fields by their own name."""
@@ -292,6 +309,9 @@ class Step(Model):
 
     name: str
     launches: tuple[StepLaunch, ...]
+    run: Callable_ | None = None
+    """What makes this step, `module:function` of the head tree without arguments, called once a step: a check records
+    which memory the kernels' `torch` callables are given there, and whether `weight` and `stable` arguments change."""
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:

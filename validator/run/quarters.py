@@ -57,7 +57,7 @@ class Quarters:
 def _link_libraries(folder: Path, adapter: Adapter) -> None:
     """A folder with links to the few packages that a callable may import, and to nothing else."""
     folder.mkdir()
-    for name in (*adapter.libraries, *adapter.optional):
+    for name in dict.fromkeys((*adapter.libraries, *adapter.optional)):
         spec = find_spec(name)
         if spec is None:
             if name in adapter.libraries:

@@ -126,6 +126,14 @@ ADAPTERS: dict[str, Adapter] = {
             "cuda", "validator.gpu.adapter", (*_NUMPY, *_OURS, "cuda", "elftools"), ("nvidia",), launches=True,
             gpu=True, extra="pip install 'validator[gpu]'",
         ),
+        Adapter(
+            "steps", "validator.gpu.steps", (*_NUMPY, *_TORCH, *_OURS), _TORCH_OPTIONAL, reserve=12 << 30,
+            extra="pip install torch",
+        ),
+        Adapter(
+            "steps-cuda", "validator.gpu.steps", (*_NUMPY, *_TORCH, *_OURS), (*_TORCH_OPTIONAL, *_CUTLASS),
+            ("triton",), gpu=True, programs=True, extra="pip install torch",
+        ),
         Adapter("ptx", "validator.emulate.adapter", (*_NUMPY, *_OURS), launches=True, prepares=True),
     )
 }  # fmt: skip
