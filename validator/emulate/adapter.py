@@ -19,14 +19,14 @@ import numpy as np
 from validator.emulate.adversary import Plan, draw_plan
 from validator.emulate.audited import audited
 from validator.emulate.errors import EmulateError
-from validator.emulate.explain import headline
+from validator.emulate.explain import causes, headline
 from validator.emulate.hoisted import beside, hoisted_loads
 from validator.emulate.lateness import lateness_of
 from validator.emulate.launch import check_shape, tensor_map
 from validator.emulate.layout import FIRST_BUFFER, WINDOW_MIDDLE
 from validator.emulate.machine import Machine, Memory, Shape, Unexecutable
 from validator.emulate.memory import POISON, WINDOW_BITS, Region
-from validator.emulate.run import compile_kernel
+from validator.emulate.run import compile_kernel, outcome_of
 from validator.errors import Problem, ValidatorError
 from validator.gpu.adapter import NotRunHere, Said, parameter_block
 from validator.gpu.placement import Arena, arena_of, distance
@@ -45,7 +45,7 @@ PLANS = 64
 
 
 class Fault(EmulateError):
-    """The kernel met a hazard."""
+    """The kernel met a hazard: what and where, then how it came about, one step a problem."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +184,8 @@ class Kernel:
             _write_back(one)
         faults = [h for h in machine.hazards if not h.unsettled]
         if faults:
-            raise Fault(Problem(headline(faults[0], self.code.decoded)))
+            story = causes(outcome_of(machine, ()), self.code.decoded)
+            raise Fault(headline(faults[0], self.code.decoded), *(step.text for step in story))
 
     def _number(self, given: Mapping[str, Any]) -> int:
         if self.number is not None:

@@ -36,7 +36,7 @@ def _gate(mask: Read | None) -> Gate:
         parked = m.parked.pop(key, None)
         if parked:
             lanes = Lanes(np.sort(np.concatenate([lanes.threads, *parked])))
-        if lanes.count == m.living:
+        if lanes.count == m.living or len(lanes.warps):
             return lanes
         warps = lanes.threads >> 5
         present = np.zeros(m.total >> 5, np.uint64)
@@ -85,6 +85,8 @@ def _warps(lanes: Lanes) -> tuple[slice | Array, Array]:
     first, count = int(lanes.threads[0]), lanes.count
     if isinstance(lanes.index, slice) and first % 32 == 0 and count % 32 == 0:
         return slice(first >> 5, (first + count) >> 5), np.ones((count >> 5, 32), bool)
+    if len(lanes.warps):
+        return lanes.warps, np.ones((len(lanes.warps), 32), bool)
     warps, at = np.unique(lanes.threads >> 5, return_inverse=True)
     active = np.zeros((len(warps), 32), bool)
     active[at, lanes.threads & 31] = True

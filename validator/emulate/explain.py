@@ -13,7 +13,7 @@ from validator.emulate.run import Difference, Outcome
 from validator.emulate.shadow import PLACE_MASK, THREAD_SHIFT
 from validator.emulate.story import StaleRead
 
-__all__ = ["Step", "explain", "headline"]
+__all__ = ["Step", "causes", "explain", "headline"]
 
 MOST_STEPS = 12
 
@@ -82,10 +82,11 @@ def explain(report: Report, decoded: Decoded) -> list[Step]:
     outcome = report.failing
     if outcome is None:
         return []
-    return list(_steps(report, outcome, decoded))[:MOST_STEPS]
+    return [*causes(outcome, decoded), *_effects(report, outcome, decoded)][:MOST_STEPS]
 
 
-def _steps(report: Report, outcome: Outcome, decoded: Decoded) -> Iterator[Step]:
+def causes(outcome: Outcome, decoded: Decoded) -> Iterator[Step]:
+    """What the machine was free to do and what the threads did then."""
     yield from _liberties(outcome.plan)
     hazards = sorted((h for h in outcome.hazards if not h.unsettled or h.assumed), key=lambda h: h.place.index)
     for hazard in hazards[:3]:
@@ -97,6 +98,9 @@ def _steps(report: Report, outcome: Outcome, decoded: Decoded) -> Iterator[Step]
             yield _value(stale, outcome, decoded)
     if len(hazards) > 3:
         yield Step(f"{len(hazards) - 3} more hazards follow", "access")
+
+
+def _effects(report: Report, outcome: Outcome, decoded: Decoded) -> Iterator[Step]:
     for difference in report.differences[:2]:
         yield _result(difference, outcome, decoded)
     if report.alone:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,7 +21,7 @@ from validator.emulate.translate import Code, translate
 from validator.errors import Problem
 from validator.ordering.ptx import PtxModule, PtxProgram
 
-__all__ = ["Difference", "Outcome", "compare", "compile_kernel", "execute", "find_kernel", "unsteady"]
+__all__ = ["Difference", "Outcome", "compare", "compile_kernel", "execute", "find_kernel", "outcome_of", "unsteady"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +72,18 @@ def execute(code: Code, prepared: Prepared, plan: Plan, limits: Limits | None = 
         machine.run()
     except Unexecutable as reason:
         stopped = str(reason.args[0])
-    hazards = list(machine.hazards)
-    for hazard in hazards:
+    outcome = outcome_of(machine, prepared.written, stopped)
+    for hazard in outcome.hazards:
         hazard.assumed = prepared.assumed(hazard)
-    results = {r.name: r.data[: r.size] for r in memory.buffers if r.name in prepared.written}
+    return outcome
+
+
+def outcome_of(machine: Machine, written: Sequence[str], stopped: str = "") -> Outcome:
+    """What a finished machine saw and left; `written`: buffers that hold results."""
+    results = {r.name: r.data[: r.size] for r in machine.memory.buffers if r.name in written}
     return Outcome(
-        plan,
-        hazards,
+        machine.plan,
+        list(machine.hazards),
         results,
         machine.story.stale,
         machine.executed,

@@ -7,6 +7,7 @@ of the mask is there, a shuffle reads no absent lane) is for the machine to chec
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 
 import numpy as np
 
@@ -59,6 +60,18 @@ def _members(active: Array, mask: Array) -> Array:
 
 def shuffle_lanes(mode: str, b: Array, c: Array) -> tuple[Array, Array]:
     """Lane each thread reads for operands b and c of `shfl.MODE`, and whether that is inside its segment."""
+    if b.size == 1 and c.size == 1:
+        return _same_lanes(mode, int(b.reshape(-1)[0]), int(c.reshape(-1)[0]))
+    return _shuffled(mode, b, c)
+
+
+@lru_cache(maxsize=256)
+def _same_lanes(mode: str, b: int, c: int) -> tuple[Array, Array]:
+    """The same for operands that all threads share."""
+    return _shuffled(mode, np.array([[b]], np.uint32), np.array([[c]], np.uint32))
+
+
+def _shuffled(mode: str, b: Array, c: Array) -> tuple[Array, Array]:
     value, clamp = (b & np.uint32(31)).astype(np.int32), (c & np.uint32(31)).astype(np.int32)
     segment = ((c >> np.uint32(8)) & np.uint32(31)).astype(np.int32)
     least = _LANES & segment
