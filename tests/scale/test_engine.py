@@ -16,7 +16,7 @@ from validator.scale.batch import Batch, Finished, run_cells
 from validator.scale.budget import Budget, BudgetError, in_words, parse_duration
 from validator.scale.cell import InPlace, Needs, State
 from validator.scale.engine import Engine
-from validator.scale.local import Local
+from validator.scale.local import Local, gpus_here
 from validator.scale.shard import Shard, ShardError
 from validator.scale.store import Store
 
@@ -147,6 +147,34 @@ def test_a_worker_that_is_killed_costs_the_cell_it_had(local, tmp_path):
 def test_what_was_lost_with_the_machine_is_tried_again(local, tmp_path):
     (outcome,) = Engine(local).run([cell(1, "die", str(tmp_path / "flag").encode())], 1)
     assert (outcome.state, outcome.data) == (State.DONE, b"survived")
+
+
+@pytest.mark.parametrize(
+    ("visible", "found"),
+    [
+        (None, ("0", "1", "10")),
+        ("", ()),
+        ("-1", ()),
+        ("1", ("1",)),
+        ("GPU-8a1, 3", ("GPU-8a1", "3")),
+    ],
+)
+def test_the_gpus_of_a_machine_are_those_that_cuda_would_see(visible, found, tmp_path, monkeypatch):
+    for name in ("nvidia10", "nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm", "nvidia-modeset", "null"):
+        (tmp_path / name).touch()
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert gpus_here(tmp_path) == found
+
+
+def test_what_needs_a_gpu_waits_for_one_while_the_rest_goes_on():
+    """One GPU: its cells come one after another, in its own worker; the others do not wait for them."""
+    with Local(jobs=1, gpus=("0",), in_place=False) as executor:
+        outcomes = list(Engine(executor).run([*gpu_cells(6), *cells(6, "visible", seconds=1.0)], 12))
+    seen = {(bool(o.cell.needs.gpu), o.data.decode()) for o in outcomes}
+    assert seen == {(True, "0"), (False, os.environ.get("CUDA_VISIBLE_DEVICES", "none"))}
+    assert executor.starts == 2
 
 
 def test_one_worker_a_gpu():

@@ -33,12 +33,12 @@ _PARTING = 2.0
 _PR_SET_PDEATHSIG = 1
 
 
-def gpus_here() -> tuple[str, ...]:
+def gpus_here(devices: Path = Path("/dev")) -> tuple[str, ...]:
     """Names of this machine's GPUs as CUDA takes them; what CUDA_VISIBLE_DEVICES leaves of them."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None:
         return tuple(name.strip() for name in visible.split(",") if name.strip() not in ("", "-1"))
-    numbers = (path.name.removeprefix("nvidia") for path in Path("/dev").glob("nvidia[0-9]*"))
+    numbers = (path.name.removeprefix("nvidia") for path in devices.glob("nvidia[0-9]*"))
     return tuple(sorted((n for n in numbers if n.isdigit()), key=int))
 
 
