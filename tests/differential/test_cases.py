@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib
 import os
 import subprocess
 import sys
@@ -176,3 +177,25 @@ def test_every_type_is_known() -> None:
 def test_words_read_as_a_sentence() -> None:
     case = Case("k", (("T", 3),), 1, variants=(("x", "zeros"),), layouts=(("x", "strided"),), padding=True)
     assert case.words() == "T = 3; x is all zero; x lies strided in memory; unused parts hold NaN; plan repeat"
+
+
+def test_cases_come_from_the_seed_alone_and_leave_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """hypothesis would read constants out of every module beside the working folder, and keep them there."""
+    contract = KernelContract.model_validate(
+        {
+            "match": "k",
+            "candidate": "m:f",
+            "reference": "m:r",
+            "dims": ["N in 1..5000"],
+            "args": [{"name": "x", "role": "activation", "dtype": "float32", "shape": ["N"]}],
+        }
+    )
+    monkeypatch.chdir(tmp_path)
+    drawn = cases(contract, 3, 30)
+    (tmp_path / "lying_about.py").write_text("SIZES = [" + ", ".join(map(str, range(101, 400))) + "]\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    importlib.import_module("lying_about")
+    assert cases(contract, 3, 30) == drawn
+    assert [p.name for p in tmp_path.iterdir() if p.name not in ("lying_about.py", "__pycache__")] == []

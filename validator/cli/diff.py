@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from validator.differential.processes import Trees
     from validator.differential.results import CaseResult
     from validator.manifest.contract import KernelContract
+    from validator.scale.cell import Work
 
 __all__ = ["diff", "replay"]
 
@@ -43,6 +44,7 @@ _DEVICE = click.option(
 @click.option("--corpus", metavar="DIR", help="Stored cases, tried first; what fails is added to it.")
 @click.option("--journal", metavar="DIR", help="Keep every finished case there, and take up an earlier run's.")
 @click.option("--format", "format_", type=click.Choice(("text", "json")), default="text", show_default=True)
+@click.option("-j", "--jobs", type=click.IntRange(1), help="Cases at a time. [default: processors]")
 @click.option("-q", "--quiet", is_flag=True, help="No progress.")
 def diff(
     manifest: str,
@@ -55,6 +57,7 @@ def diff(
     corpus: str | None,
     journal: str | None,
     format_: str,
+    jobs: int | None,
     quiet: bool,
 ) -> int:
     """Run every candidate of a manifest against its reference.
@@ -81,7 +84,7 @@ def diff(
             store_case(Path(corpus), (simpler or failed).case, failed.case)
 
     try:
-        with _trees(tree, base) as trees:
+        with _trees(tree, base) as trees, _working(jobs) as work:
             ran = run_contracts(
                 contracts,
                 trees,
@@ -93,6 +96,7 @@ def diff(
                 keep=keep,
                 device=Device(device),
                 journal=kept,
+                work=work,
             )
     finally:
         progress.close()
@@ -168,6 +172,21 @@ def _read(path: str) -> bytes:
         return Path(path).read_bytes()
     except OSError as error:
         raise click.UsageError(f"{path}: {error.strerror or error}") from None
+
+
+@contextmanager
+def _working(jobs: int | None) -> Iterator[Work]:
+    """Processes of this machine; nothing that they do is kept for another run."""
+    from validator.scale.engine import Engine
+    from validator.scale.local import Local
+
+    class Here(Engine):
+        def keep(self, path: Path) -> str:
+            self.executor.place(str(path), path)
+            return str(path)
+
+    with Local(jobs or 0) as processes:
+        yield Here(processes)
 
 
 @contextmanager

@@ -12,13 +12,16 @@ import json
 import math
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cache
 from typing import Annotated, Any
+from unittest.mock import patch
 
 import hypothesis
 import numpy as np
 from hypothesis import strategies as st
+from hypothesis.internal.conjecture import providers
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from validator.differential.errors import DifferentialError
@@ -45,6 +48,7 @@ __all__ = [
     "judged_arguments",
     "layouts_of",
     "load_case",
+    "size_of",
     "unused_parts",
     "variants_of",
 ]
@@ -192,7 +196,7 @@ def build(contract: KernelContract, case: Case) -> Inputs:
 
     Raises `CaseTooLarge`.
     """
-    if (size := _bytes(contract, case)) > LARGEST:
+    if (size := size_of(contract, case)) > LARGEST:
         told = f"{case.words()}: {size / 2**30:.1f} GiB of arguments, at most {LARGEST >> 30} GiB are made"
         raise CaseTooLarge(told)
     inputs: Inputs = {}
@@ -220,8 +224,8 @@ def build(contract: KernelContract, case: Case) -> Inputs:
     return inputs
 
 
-def _bytes(contract: KernelContract, case: Case) -> int:
-    """What the arguments will take, counted before any of them is made."""
+def size_of(contract: KernelContract, case: Case) -> int:
+    """Bytes that the arguments will take, counted before any of them is made."""
     fills = (fill_of(contract, case, name) for name, (_, v) in contract.values.items() if v.value is None)
     return sum(math.prod(fill.shape) * fill.dtype.itemsize for fill in fills)
 
@@ -410,13 +414,30 @@ def _drawn(contract: KernelContract, space: Space, seed: int, count: int) -> lis
     def collect(case: Case) -> None:
         drawn.append(replace(case, origin=f"random case {len(drawn) + 1}", input_class="random"))
 
-    with _DRAWING:
+    with _DRAWING, _from_the_seed_alone():
         collect()
     return drawn
 
 
 _DRAWING = threading.Lock()
 """One kernel's cases are drawn at a time."""
+
+
+@contextmanager
+def _from_the_seed_alone() -> Iterator[None]:
+    """hypothesis draws from constants too that it finds in whatever modules lie about, and keeps them in the working
+    folder: on another machine they would be others. Here it finds none, and writes nothing.
+    """
+    provider, name = providers.HypothesisProvider, "_local_constants"
+    if not hasattr(provider, name):  # a version that looks for none
+        yield
+        return
+    with patch.object(provider, name, type(providers.GLOBAL_CONSTANTS)()):
+        providers.CONSTANTS_CACHE.cache.clear()
+        try:
+            yield
+        finally:
+            providers.CONSTANTS_CACHE.cache.clear()
 
 
 @st.composite

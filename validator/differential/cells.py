@@ -19,10 +19,11 @@ from pathlib import Path
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from validator.differential.cases import Case
+from validator.differential.cases import Case, size_of
 from validator.differential.device import Device
-from validator.differential.engine import is_news, planned_cases, run_cases
+from validator.differential.engine import is_news, planned_cases, run_cases, unkept
 from validator.differential.errors import DifferentialError
+from validator.differential.found import Found
 from validator.differential.numbers import derived
 from validator.differential.processes import Trees, runner_for
 from validator.differential.results import KernelResult
@@ -35,6 +36,8 @@ __all__ = ["cells_of", "planned", "put_together", "run_part", "seeded"]
 
 _CASES = {Device.CPU: 64, Device.CUDA: 64, Device.PTX: 16}
 """In one cell: processes are started for it, which costs as much as a dozen cases on numpy."""
+_BYTES = 1 << 20
+"""Of arguments: a case with so many counts as two."""
 _SECONDS = {Device.CPU: 0.05, Device.CUDA: 0.1, Device.PTX: 1.0}
 """One case takes about so long."""
 SEED = "; seed "
@@ -63,15 +66,24 @@ def _cases() -> TypeAdapter[tuple[Case, ...]]:
 
 
 def cells_of(
-    contract: KernelContract, device: Device, wanted: Sequence[Case], trees: Trees, work: Work
+    contract: KernelContract,
+    device: Device,
+    wanted: Sequence[Case],
+    trees: Trees,
+    work: Work,
+    found: Path | None = None,
 ) -> Iterator[Cell]:
-    """The cells of a kernel on a device, in the order of its cases: those that tell most come first."""
+    """The cells of a kernel on a device, in the order of its cases: those that tell most come first.
+
+    `found`: an empty folder (`Found`) that takes what fails as soon as it does, on this machine.
+    """
     places = {"head": trees.head, "base": trees.base}
+    if found is not None:
+        places["found"] = found
     if trees.artifacts is not None:
         places["artifacts"] = trees.artifacts
     names = {name: work.keep(path) for name, path in places.items()}
-    size = _CASES[device]
-    parts = (tuple(mine[at : at + size]) for mine in _by_seed(wanted) for at in range(0, len(mine), size))
+    parts = (part for mine in _by_seed(wanted) for part in _parts(contract, device, mine))
     for number, cases in enumerate(parts):
         payload = {
             "contract": contract.model_dump_json(),
@@ -89,6 +101,20 @@ def cells_of(
             needs=Needs(gpu="any" if device is Device.CUDA else ""),
             what=f"{contract.match} on {device.value}: {len(cases)} cases, from {cases[0].origin}",
         )
+
+
+def _parts(contract: KernelContract, device: Device, wanted: Sequence[Case]) -> Iterator[tuple[Case, ...]]:
+    """So many cases as make a cell, fewer where they are large. Who runs them, and how many, changes nothing here."""
+    part: list[Case] = []
+    weight = 0.0
+    for case in wanted:
+        weight += 1 + size_of(contract, case) / _BYTES
+        part.append(case)
+        if weight >= _CASES[device]:
+            yield tuple(part)
+            part, weight = [], 0.0
+    if part:
+        yield tuple(part)
 
 
 def _by_seed(wanted: Sequence[Case]) -> Iterator[Sequence[Case]]:
@@ -149,7 +175,8 @@ def run_part(payload: bytes, content: Content) -> bytes:
     places = {name: content(kept) for name, kept in asked["trees"].items()}
     trees = Trees(places["head"], places["base"], places.get("artifacts"))
     with runner_for(contract, trees, device=Device(asked["device"])) as runner:
-        result = run_cases(runner, _cases().validate_json(asked["cases"]))
+        keep = Found(places["found"]).note if "found" in places else unkept
+        result = run_cases(runner, _cases().validate_json(asked["cases"]), keep=keep)
     return _ran().dump_json(_Ran(result))
 
 

@@ -27,7 +27,7 @@ from validator.differential.shapes import Space
 from validator.manifest.contract import KernelContract
 from validator.run.sandbox import Outcome, Worker
 
-__all__ = ["Keep", "is_news", "planned_cases", "run_case", "run_cases", "run_kernel", "without_decoys"]
+__all__ = ["Keep", "is_news", "planned_cases", "run_case", "run_cases", "run_kernel", "unkept", "without_decoys"]
 
 _SHRUNK = 3
 """Failures that are shrunk; more of the same tell no more."""
@@ -43,6 +43,10 @@ Keep = Callable[[CaseResult, CaseResult | None], None]
 """Takes a failed case at once, and again with the smallest case that fails in the same way once that is known."""
 
 
+def unkept(failed: CaseResult, simpler: CaseResult | None) -> None:
+    """Nobody wants to know before the end."""
+
+
 def run_kernel(
     runner: Runner,
     seed: int,
@@ -50,7 +54,7 @@ def run_kernel(
     first: tuple[Case, ...] = (),
     progress: Callable[[str], None] = lambda _: None,
     enough: Callable[[CaseResult], bool] = lambda _: False,
-    keep: Keep = lambda failed, simpler: None,
+    keep: Keep = unkept,
     journal: Journal | None = None,
 ) -> KernelResult:
     """Run all cases of a contract, or those up to the first result that is `enough`.
@@ -78,7 +82,7 @@ def run_cases(
     planned: tuple[Case, ...],
     progress: Callable[[str], None] = lambda _: None,
     enough: Callable[[CaseResult], bool] = lambda _: False,
-    keep: Keep = lambda failed, simpler: None,
+    keep: Keep = unkept,
     journal: Journal | None = None,
 ) -> KernelResult:
     """Run exactly these cases, or those up to the first result that is `enough`.

@@ -15,6 +15,7 @@ from validator.differential.corpus import parse_cases, split
 from validator.differential.device import Candidate, devices_asked, offered
 from validator.differential.engine import run_cases
 from validator.differential.errors import DifferentialError
+from validator.differential.found import Found
 from validator.differential.journal import journal_of
 from validator.differential.processes import Trees, runner_for
 from validator.differential.results import KernelResult
@@ -79,14 +80,21 @@ def _run(context: StageContext, examinations: Sequence[_Examination]) -> None:
     """All cells of all kernels at once: the first of each before the second of any, as they tell most."""
     owners: dict[str, _Examination] = {}
     queues = []
+    found = Found(context.workdir / "found")
+    found.folder.mkdir()
     for one in examinations:
-        cells = list(cells_of(one.contract, one.chosen.device, one.planned, one.trees, context.work))
+        cells = list(cells_of(one.contract, one.chosen.device, one.planned, one.trees, context.work, found.folder))
         owners |= {cell.id: one for cell in cells}
         queues.append(cells)
     ordered = [cell for row in zip_longest(*queues) for cell in row if cell is not None]
-    for done, outcome in enumerate(context.work.run(ordered, len(ordered)), 1):
-        owners[outcome.cell.id].outcomes.append(outcome)
-        context.progress(f"differential: {done} of {len(ordered)} cells")
+    try:
+        for done, outcome in enumerate(context.work.run(ordered, len(ordered)), 1):
+            owners[outcome.cell.id].outcomes.append(outcome)
+            context.progress(f"differential: {done} of {len(ordered)} cells")
+    except KeyboardInterrupt as stop:
+        for noted in found.news():
+            stop.add_note(noted.words)
+        raise
 
 
 @dataclass

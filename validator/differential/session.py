@@ -6,14 +6,19 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import zip_longest
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from validator.differential.cases import Case
+from validator.differential.cells import cells_of, put_together
 from validator.differential.corpus import fits, split
-from validator.differential.device import Device
-from validator.differential.engine import Keep, run_case, run_kernel, without_decoys
+from validator.differential.device import Candidate, Device, candidate_of
+from validator.differential.engine import Keep, is_news, planned_cases, run_case, run_cases, unkept, without_decoys
 from validator.differential.errors import DifferentialError
+from validator.differential.found import Found
 from validator.differential.journal import journal_of
 from validator.differential.processes import Trees, runner_for
 from validator.differential.results import CaseResult, KernelResult
@@ -21,12 +26,21 @@ from validator.differential.settle import Demands, settle
 from validator.differential.stage import unsettled
 from validator.errors import ValidatorError
 from validator.manifest.contract import KernelContract
+from validator.scale.cell import Cell, InPlace, Outcome, Work
 from validator.verdict.model import StageResult
 
-__all__ = ["Ran", "replay_case", "run_contracts"]
+__all__ = ["Here", "Ran", "replay_case", "run_contracts"]
 
 Ran = tuple[KernelContract, KernelResult | None, StageResult]
 """A contract, what was run of it (None: nothing could be), and what that means."""
+
+
+class Here(InPlace):
+    """Runs every cell here and now; content goes by its path, as nothing is kept for another run."""
+
+    def keep(self, path: Path) -> str:
+        self.places[str(path)] = path
+        return str(path)
 
 
 def run_contracts(
@@ -38,43 +52,127 @@ def run_contracts(
     progress: Callable[[str], None] = lambda line: None,
     *,
     trusted: bool = True,
-    keep: Keep = lambda failed, simpler: None,
+    keep: Keep = unkept,
     device: Device = Device.CPU,
     journal: Path | None = None,
+    work: Work | None = None,
 ) -> list[Ran]:
-    """Run every contract, as many at a time as there are processors.
+    """Run every contract: cell by cell wherever `work` runs them, or with a journal here, case by case.
 
     `trusted`: the reference does not come from the candidate's own tree.
-    `keep` gets each kind of failure as soon as there is one, so that an interrupted run loses none. `journal`: folder
-    that keeps every finished case; what an earlier run of the same finished is not run again.
+    `keep` gets each kind of failure, also of cells that an interrupt leaves unfinished, so that it loses none.
+    `journal`: folder that keeps every finished case; what an earlier run of the same finished is not run again.
+    Results do not depend on what runs the cells, nor on how many there are at a time.
     """
+    kernels = [_Kernel(contract, device, trees, seed, count, first) for contract in contracts]
+    if journal is None:
+        _run_cells(kernels, progress, keep, work or Here())
+    else:
+        _run_journaled(kernels, progress, keep, journal)
+    stages = [kernel.settled(trusted) for kernel in kernels]
+    return [(k.contract, k.result, stage) for k, stage in zip(kernels, stages, strict=True)]
+
+
+@dataclass
+class _Kernel:
+    """One contract on its way to a result."""
+
+    contract: KernelContract
+    device: Device
+    trees: Trees
+    seed: int
+    count: int
+    first: Sequence[Case]
+    result: KernelResult | None = None
+    reason: str = ""
+    """Why there is none."""
+    chosen: Candidate | None = None
+    outside: tuple[Case, ...] = ()
+    planned: tuple[Case, ...] = ()
+    outcomes: list[Outcome] = field(default_factory=list)
+
+    def plan(self) -> None:
+        """Draw its cases."""
+        self.chosen = candidate_of(self.contract, self.device)
+        mine, self.outside = split(self.contract, self.first)
+        self.planned = planned_cases(self.chosen.contract, self.seed, self.count, mine)
+
+    def cells(self, work: Work, found: Path) -> list[Cell]:
+        """Its cases as cells; none where it cannot be run."""
+        self.attempt(self.plan)
+        trees = self.trees.below(self.contract.import_root)
+        return list(cells_of(self.contract, self.device, self.planned, trees, work, found))
+
+    def put_together(self) -> None:
+        """Its cells' outcomes as one result."""
+        if not self.reason:
+            self.result = put_together(self.planned, self.outcomes)
+
+    def journaled(self, progress: Callable[[str], None], ended: threading.Event, keep: Keep, folder: Path) -> None:
+        """Run it here, case by case."""
+        progress(f"{self.contract.match}: starting")
+        self.plan()
+        trees = self.trees.below(self.contract.import_root)
+        with runner_for(self.contract, trees, device=self.device) as runner, journal_of(folder, runner) as journal:
+            self.result = run_cases(runner, self.planned, progress, lambda _: ended.is_set(), keep, journal)
+
+    def attempt(self, step: Callable[[], None]) -> None:
+        """What ends here is why nothing is known of the kernel."""
+        try:
+            step()
+        except ValidatorError as error:
+            self.reason = "; ".join(map(str, error.problems))
+
+    def settled(self, trusted: bool) -> StageResult:
+        if self.result is None or self.chosen is None:
+            return StageResult((unsettled(self.contract, self.reason),))
+        stage = settle(self.contract, self.result, Demands(cases=1), self.chosen, outside=self.outside)
+        return stage if trusted else _own_reference(stage)
+
+
+def _run_cells(kernels: Sequence[_Kernel], progress: Callable[[str], None], keep: Keep, work: Work) -> None:
+    with TemporaryDirectory() as folder:
+        found, shown = Found(Path(folder)), {kernel.contract.match: KernelResult(()) for kernel in kernels}
+
+        def tell() -> None:
+            for noted in found.news():
+                known = shown[noted.failed.case.kernel]
+                if is_news(noted.failed, known):
+                    known.shrunk[noted.failed.case.id] = noted.failed
+                    keep(noted.failed, noted.simpler)
+
+        queues = [(kernel, kernel.cells(work, found.folder)) for kernel in kernels]
+        owners = {cell.id: kernel for kernel, cells in queues for cell in cells}
+        ordered = [cell for row in zip_longest(*(cells for _, cells in queues)) for cell in row if cell is not None]
+        try:
+            for done, outcome in enumerate(work.run(ordered, len(ordered)), 1):
+                owners[outcome.cell.id].outcomes.append(outcome)
+                progress(f"differential: {done} of {len(ordered)} cells")
+                tell()
+        except KeyboardInterrupt:
+            tell()
+            raise
+    for kernel in kernels:
+        kernel.attempt(kernel.put_together)
+
+
+def _run_journaled(kernels: Sequence[_Kernel], progress: Callable[[str], None], keep: Keep, folder: Path) -> None:
+    """As many kernels at a time as there are processors; one that uses a GPU has it to itself."""
     ended = threading.Event()
 
-    def one(contract: KernelContract) -> Ran:
-        progress(f"{contract.match}: starting")
-        try:
-            mine, outside = split(contract, first)
-            with (
-                runner_for(contract, trees.below(contract.import_root), device=device) as runner,
-                journal_of(journal, runner) as kept,
-            ):
-                result = run_kernel(
-                    runner, seed, count, mine, progress, lambda _: ended.is_set(), keep=keep, journal=kept
-                )
-            stage = settle(contract, result, Demands(cases=1), runner.chosen, outside=outside)
-            return contract, result, stage if trusted else _own_reference(stage)
-        except ValidatorError as error:
-            reason = "; ".join(map(str, error.problems))
-            return contract, None, StageResult((unsettled(contract, reason),))
+    def run(kernel: _Kernel) -> None:
+        kernel.attempt(partial(kernel.journaled, progress, ended, keep, folder))
 
-    several = list(contracts)
-    if len(several) == 1:
-        return [one(several[0])]
-    # Threads: what takes time is in processes of its own, or in numpy. One that uses a GPU has it to itself.
-    with ThreadPoolExecutor(1 if device is Device.CUDA else min(len(several) or 1, os.cpu_count() or 1)) as pool:
-        running = [pool.submit(one, contract) for contract in several]
+    if len(kernels) == 1:
+        run(kernels[0])
+        return
+    gpu = any(kernel.device is Device.CUDA for kernel in kernels)
+    # Threads: what takes time is in processes of its own, or in numpy.
+    with ThreadPoolExecutor(1 if gpu else min(len(kernels) or 1, os.cpu_count() or 1)) as pool:
+        running = [pool.submit(run, kernel) for kernel in kernels]
         try:
-            return [future.result() for future in running]
+            for future in running:
+                future.result()
         except BaseException:
             ended.set()  # interrupted: each ends with the case that it is at; what was found is kept already
             pool.shutdown(wait=False, cancel_futures=True)
