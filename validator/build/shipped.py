@@ -24,7 +24,7 @@ from validator.verdict.model import StageResult
 
 __all__ = ["run"]
 
-_INERT = (".md", ".rst", ".txt", ".png", ".svg", ".jpg", ".gif", ".csv", ".pdf")
+_INERT = (".md", ".rst", ".png", ".svg", ".jpg", ".gif", ".pdf")
 _Key = tuple[str, str, str, str]
 """Source, toolchain, entry, architecture."""
 

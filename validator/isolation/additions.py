@@ -46,6 +46,8 @@ _KERNEL: Final = re.compile(
     r"|@(?:triton\.(?:jit|autotune)|cute\.(?:kernel|jit))\b[^\n]*\n(?:[ \t]*@[^\n]*\n)*[ \t]*def[ \t]+(\w+)"
 )
 _KEY: Final = re.compile(r"""\b\w*(?:config|options|settings)\w*\)?\s*\.get\(\s*["']([\w.-]+)["']""", re.I)
+_RUNTIME: Final = re.compile(r"(?:^|/)(?:requirements|constraints)[^/]*(?:/.+)?\.(?:txt|in)$")
+"""Requirements files: `requirements.txt`, `requirements/cuda.txt`."""
 _NATIVE: Final = (".cu", ".cpp", ".cc", ".cuh", ".h", ".hpp")
 
 
@@ -61,7 +63,7 @@ def additions(
             yield from _project(path, old, new)
         if name in ("CMakeLists.txt", "setup.py") or name.endswith(".cmake"):
             yield from _matches("build target", _TARGET, path, old, new, True)
-        if name.startswith("requirements") and name.endswith((".txt", ".in")):
+        if _RUNTIME.search(path):
             yield from _required(path, old, new)
         if path.endswith((".py", *_NATIVE)):
             for kind, pattern in (("environment variable", _ENVIRONMENT), ("config key", _KEY)):

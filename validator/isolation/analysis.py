@@ -28,8 +28,9 @@ from validator.stage import StageContext
 
 __all__ = ["Analysis", "analyse"]
 
-_INERT = (".md", ".rst", ".txt", ".png", ".svg", ".jpg", ".gif", ".csv")
-"""Changed shared files of these kinds run nowhere."""
+_INERT = (".md", ".rst", ".png", ".svg", ".jpg", ".gif")
+_PROSE = ("license", "notice", "readme", "authors", "changelog", "codeowners", "contributing")
+"""Changed shared files of these kinds and names run nowhere."""
 
 
 @dataclass(frozen=True)
@@ -74,9 +75,7 @@ class Analysis:
     @cached_property
     def shared(self) -> tuple[FileChange, ...]:
         """Changed files that belong to everybody, without tests and without files that run nowhere."""
-        return tuple(
-            f for f in shared_files(self.context) if not self.is_test(f.path) and not f.path.lower().endswith(_INERT)
-        )
+        return tuple(f for f in shared_files(self.context) if not self.is_test(f.path) and not _runs_nowhere(f.path))
 
     @cached_property
     def pairs(self) -> tuple[tuple[str, str], ...]:
@@ -98,9 +97,10 @@ class Analysis:
 
     @cached_property
     def deleted(self) -> tuple[str, ...]:
-        """Shared Python files that the head no longer has."""
-        gone = ChangeStatus.DELETED
-        return tuple(f.path for f in self.shared if f.status is gone and f.path.endswith(".py"))
+        """Shared Python files that the head no longer has, those among them that have another name now."""
+        gone = (ChangeStatus.DELETED, ChangeStatus.RENAMED)
+        old = (f.old_path or f.path for f in self.shared if f.status in gone)
+        return tuple(p for p in old if p.endswith(".py") and p not in self.head and not self._isolated(p))
 
     @cached_property
     def other(self) -> tuple[FileChange, ...]:
@@ -188,6 +188,11 @@ class Analysis:
         names = {str(getattr(f, "attr", "") or getattr(f, "id", "")) for f in calls}
         entries = self.context.manifest.isolation.entry_points if self.context.manifest else ()
         return frozenset(names | {e.rpartition(":")[2].split(".")[-1] for e in entries})
+
+
+def _runs_nowhere(path: str) -> bool:
+    name = path.rpartition("/")[2].lower()
+    return name.endswith(_INERT) or name.partition(".")[0] in _PROSE
 
 
 _LAST: list[tuple[tuple[str, ...], Analysis]] = []

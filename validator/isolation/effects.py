@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from validator.isolation.offpath.constants import name_of
 from validator.isolation.offpath.purity import Purity
+from validator.isolation.offpath.scopes import bound_names
 from validator.isolation.source import Source
 from validator.isolation.syntax import unparse, walk
 
-__all__ = ["INERT_DECORATORS", "Effect", "import_effects"]
+__all__ = ["INERT_DECORATORS", "Effect", "import_effects", "statement_effects"]
 
 _QUIET = frozenset({"jit", "kernel", "autotune", "heuristics", "constexpr_function", "register_fake"})
 INERT_DECORATORS = frozenset(
@@ -39,8 +40,13 @@ def import_effects(source: Source) -> Iterator[Effect]:
     if source.module is None:
         yield Effect(source.line or 1, source.problem, False)
         return
-    pure = Purity(lambda name: False)
-    yield from _effects(source.module.body, pure)
+    yield from statement_effects(source.module.body)
+    yield from _changed_in_place(source.module)
+
+
+def statement_effects(body: list[ast.stmt]) -> Iterator[Effect]:
+    """Effects of running these statements of a module, in order."""
+    yield from _effects(body, Purity(lambda name: False))
 
 
 def _effects(body: list[ast.stmt], pure: Purity) -> Iterator[Effect]:
@@ -51,20 +57,40 @@ def _effects(body: list[ast.stmt], pure: Purity) -> Iterator[Effect]:
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
                 yield from _definition(node, pure)
             case ast.If(test=test) | ast.While(test=test):
+                yield from _evaluated([test], pure)
                 if name_of(test).split(".")[-1] != "TYPE_CHECKING" and not _is_main(test):
                     yield from _effects(node.body, pure)
                 yield from _effects(node.orelse, pure)
             case ast.Try():
                 for block in (node.body, *(h.body for h in node.handlers), node.orelse, node.finalbody):
                     yield from _effects(block, pure)
-            case ast.For() | ast.With():
+            case ast.For(iter=iterated):
+                yield from _evaluated([iterated], pure)
+                yield from _effects([*node.body, *node.orelse], pure)
+            case ast.With(items=items):
+                yield from _evaluated([item.context_expr for item in items], pure)
                 yield from _effects(node.body, pure)
+            case ast.Match(subject=subject, cases=cases):
+                yield from _evaluated([subject, *(c.guard for c in cases)], pure)
+                for case in cases:
+                    yield from _effects(case.body, pure)
             case ast.Assign() | ast.AugAssign() | ast.AnnAssign() | ast.Delete():
                 yield from _store(node, pure)
+            case ast.Raise():
+                yield Effect(node.lineno, f"raises `{_shown(node.exc) if node.exc else 'an error'}`", True)
+            case ast.Assert(test=test):
+                yield from _evaluated([test], pure)
             case ast.Expr(value=value):
                 if not pure(value):
                     certain = isinstance(value, ast.Call)
                     yield Effect(node.lineno, f"calls `{_shown(value)}`", certain)
+
+
+def _evaluated(parts: Iterable[ast.expr | None], pure: Purity) -> Iterator[Effect]:
+    """What is called for a value on the way."""
+    for part in parts:
+        if part is not None and not pure(part):
+            yield Effect(part.lineno, f"calls `{_shown(part)}` for a value", False)
 
 
 def _definition(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef, pure: Purity) -> Iterator[Effect]:
@@ -75,7 +101,22 @@ def _definition(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef, pur
                 decorator.lineno, f"hands `{node.name}` to the decorator `{_shown(decorator)}`", "regist" in name
             )
     if isinstance(node, ast.ClassDef):
+        metaclass = (k.value for k in node.keywords if k.arg == "metaclass" and not name_of(k.value).endswith("Meta"))
+        for value in metaclass:
+            yield Effect(value.lineno, f"makes `{node.name}` by the metaclass `{_shown(value)}`", False)
+        yield from _evaluated([*node.bases, *(k.value for k in node.keywords)], pure)
         yield from _effects(node.body, pure)
+    else:
+        annotations = (a.annotation for a in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs))
+        yield from _evaluated([*node.args.defaults, *node.args.kw_defaults, *annotations, node.returns], pure)
+
+
+def _changed_in_place(module: ast.Module) -> Iterator[Effect]:
+    """`|=` and its kind on what was imported: the other module's object is changed."""
+    imported = {n for s in module.body if isinstance(s, ast.Import | ast.ImportFrom) for n in bound_names([s])}
+    for node in module.body:
+        if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name) and node.target.id in imported:
+            yield Effect(node.lineno, f"changes `{node.target.id}`, which it imports, in place", True)
 
 
 def _store(node: ast.Assign | ast.AugAssign | ast.AnnAssign | ast.Delete, pure: Purity) -> Iterator[Effect]:

@@ -58,7 +58,8 @@ def parse(path: str, data: bytes) -> Source:
         text = _decode(data)
     except (SyntaxError, LookupError, UnicodeError) as error:
         return Source(path, None, (), f"cannot be decoded: {error}", 1)
-    lines = tuple(text.splitlines())
+    # As Python counts them: `str.splitlines` also ends lines at form feeds and other separators.
+    lines = tuple(text.removesuffix("\n").split("\n"))
     for lower in (False, True):
         try:
             with warnings.catch_warnings():

@@ -117,6 +117,14 @@ _PLAIN = (ast.Assign, ast.Expr, ast.AnnAssign, ast.AugAssign, ast.Pass, *get_arg
 """Statements that hold no others."""
 
 
+_OWN_TYPE_CHECKING = re.compile(
+    r"\bTYPE_CHECKING\s*(?::[^=\n]+)?=(?!=)"
+    r"|^\s*from\s+(?!typing\b|typing_extensions\b)\S+\s+import\b[^#\n]*\bTYPE_CHECKING\b",
+    re.M,
+)
+"""The file makes its own, or takes it from elsewhere."""
+
+
 class _Walker:
     def __init__(self, sources: Sources, source: Source) -> None:
         self.sources = sources
@@ -125,6 +133,8 @@ class _Walker:
         self.functions = 0
         self.guards: list[str] = []
         self.typing = 0
+        self.for_types = not _OWN_TYPE_CHECKING.search("\n".join(source.lines))
+        """`TYPE_CHECKING` is the one of `typing`."""
 
     def block(self, body: list[ast.stmt]) -> Iterator[Import]:
         before = len(self.guards)
@@ -164,7 +174,7 @@ class _Walker:
         self.inside.pop()
 
     def _if(self, node: ast.If) -> Iterator[Import]:
-        typing = name_of(node.test).split(".")[-1] == "TYPE_CHECKING"
+        typing = name_of(node.test).split(".")[-1] == "TYPE_CHECKING" and self.for_types
         condition = unparse(node.test)
         self.typing += typing
         self.guards.append(condition)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
@@ -11,6 +12,7 @@ from enum import StrEnum
 from itertools import groupby
 
 from validator.isolation.offpath.nodes import inert, origin_of, ranks
+from validator.isolation.offpath.scopes import bound_names
 from validator.isolation.syntax import unparse
 
 __all__ = ["Context", "Difference", "Kind", "Residue", "compare"]
@@ -120,6 +122,7 @@ class _Comparison:
         ranked = [set(zip(texts, ranks(body), strict=True)) for texts, body in ((a, base), (b, head))]
         moved = {text for text, _ in ranked[0] & ranked[1]}
         moved |= {dump(s) for s in base if _standard(s)} & set(b)
+        moved -= {dump(s) for s in _rebinding(base) + _rebinding(head)}
         for tag, i1, i2, j1, j2 in SequenceMatcher(None, a, b, autojunk=False).get_opcodes():
             if tag == "equal":
                 continue
@@ -252,6 +255,14 @@ class _Comparison:
                 entry = ast.copy_location(ast.Expr(value=ast.Dict(keys=[name], values=[value])), place)
                 verdict = self.judge(entry, at)
                 yield from verdict or [self._difference([], [place], at, near)]
+
+
+def _rebinding(body: list[ast.stmt]) -> list[ast.stmt]:
+    """Statements whose place matters: they bind a name that another one binds, or a star may."""
+    names = [set(bound_names([s])) for s in body]
+    counted = Counter(name for found in names for name in found)
+    starred = counted["*"] > 0
+    return [s for s, found in zip(body, names, strict=True) if starred or any(counted[n] > 1 for n in found)]
 
 
 def _standard(node: ast.stmt) -> bool:

@@ -9,37 +9,20 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 
-from validator.isolation.effects import INERT_DECORATORS, import_effects
+from validator.isolation.effects import INERT_DECORATORS, statement_effects
 from validator.isolation.offpath.compare import Context, Difference, Kind, Residue
 from validator.isolation.offpath.constants import is_constant, name_of, value_of
+from validator.isolation.offpath.loading import imported_at_base, newly_loaded
+from validator.isolation.offpath.lookups import Found, Lookups
 from validator.isolation.offpath.losses import MARK
+from validator.isolation.offpath.nodes import with_fields
 from validator.isolation.offpath.place import place_at
 from validator.isolation.offpath.raising import Raising, may_raise
 from validator.isolation.offpath.scopes import annotations_of
 from validator.isolation.offpath.world import World
-from validator.isolation.syntax import unparse, walk
+from validator.isolation.syntax import nodes, unparse, walk
 
 __all__ = ["Harmless"]
-
-_PLAIN_BASES = frozenset(
-    {
-        "object",
-        "ABC",
-        "Protocol",
-        "Generic",
-        "NamedTuple",
-        "TypedDict",
-        "Enum",
-        "StrEnum",
-        "IntEnum",
-        "Exception",
-        "ValueError",
-        "RuntimeError",
-        "Module",
-    }
-)
-_CLOSED = frozenset({"Enum", "StrEnum", "IntEnum", "Flag", "IntFlag"})
-
 
 _LISTS = re.compile(rb"\bvars\(|\.__dict__\b|\basdict\(|\bastuple\(|\bdir\(self\b")
 """Code to which a new attribute shows, whatever its name."""
@@ -59,6 +42,7 @@ class Harmless:
         self.read = read
         """Attributes that what is left of the head's changed files reads."""
         self.raises = raises
+        self.lookups = Lookups(raises.kinds, base.sources, old, path)
 
     def __call__(self, node: ast.stmt, at: Context) -> Sequence[Residue | Difference]:
         """Residue (harmless), a difference with its reason, or nothing: a difference that speaks for itself."""
@@ -118,18 +102,18 @@ class Harmless:
             )
             if not same:
                 return [self._difference(node, at, f"binds `{bound}`, which the base module uses")]
-        for path in paths:
-            effect = next(iter(import_effects(sources.parse(path))), None)
-            if effect is not None and path not in self.base.sources:
-                return [
-                    self._difference(node, at, f"loads `{path}`, whose line {effect.line} {effect.what} when imported")
-                ]
+        loaded = newly_loaded(self.base.sources, self.head.names, paths, self.path)
+        worst = sorted(loaded, key=lambda one: not one.certain)[:1]
+        for one in worst:
+            reason = f"loads `{one.path}`, whose line {one.line} {one.what} when imported"
+            where = "" if one.certain else f"{one.path}:{one.line}"
+            return [self._difference(node, at, reason, where, undecided=not one.certain)]
         top = module.split(".")[0]
         if (
             not paths
             and module != "__future__"
             and top not in sys.stdlib_module_names
-            and not self._imported_at_base(top)
+            and not imported_at_base(self.base.sources, top)
         ):
             return [self._difference(node, at, f"loads `{top}`, which nothing in the base imports")]
         return [Residue(Kind.MODULE_LOADED, f"`{module}` is loaded in `{self.path}` as well", node.lineno)]
@@ -146,10 +130,6 @@ class Harmless:
                 return node
         return None
 
-    def _imported_at_base(self, top: str) -> bool:
-        pattern = re.compile(rb"^[ \t]*(?:import|from)[ \t]+" + re.escape(top.encode()) + rb"\b", re.M)
-        return any(pattern.search(self.base.sources.data(p)) for p in self.base.sources.mentions(top))
-
     # Definitions -----------------------------------------------------------------------------------------------
 
     def _definition(
@@ -160,16 +140,19 @@ class Harmless:
         ):
             return [self._difference(node, at, f"`{node.name}` takes the place of a name that the base module uses")]
         for decorator in node.decorator_list:
-            plain = name_of(decorator.func if isinstance(decorator, ast.Call) else decorator)
-            if plain.split(".")[-1] not in INERT_DECORATORS:
+            if not self.head.names.is_inert(self.path, decorator):
+                plain = name_of(decorator.func if isinstance(decorator, ast.Call) else decorator)
                 what = f"the decorator `{plain or unparse(decorator)}` gets `{node.name}` when the module is imported"
                 return [self._difference(decorator_place(node, decorator), at, what)]
+        if at.kind == "module" and (taken := self.lookups.of_module(node.name)) is not None:
+            return [self._found(node, at, taken)]
         if isinstance(node, ast.ClassDef):
-            hook = self._subclass_hook(node)
-            if hook:
-                return [
-                    self._difference(node, at, f"`{node.name}` is found through {hook[0]}", hook[1], undecided=True)
-                ]
+            effect = next(statement_effects([with_fields(node, decorator_list=[])]), None)
+            if effect is not None:
+                here = ast.Pass(lineno=effect.line, end_lineno=effect.line)
+                return [self._difference(here, at, f"`{node.name}` {effect.what} when it is made")]
+            if (hook := self.lookups.subclass_hook(node)) is not None:
+                return [self._found(node, at, hook)]
         else:
             defaults = [d for d in [*node.args.defaults, *node.args.kw_defaults] if d]
             if not all(map(self.head.purity, defaults)):
@@ -189,25 +172,17 @@ class Harmless:
             )
         ]
 
-    def _subclass_hook(self, node: ast.ClassDef) -> tuple[str, str] | None:
-        """A hook of a base class that sees new subclasses."""
-        if any(k.arg == "metaclass" and name_of(k.value).split(".")[-1] != "ABCMeta" for k in node.keywords):
-            return "its metaclass", f"{self.path}:{node.lineno}"
-        for name in (name_of(b).split(".")[-1] for b in node.bases):
-            if name in _PLAIN_BASES or not name:
-                continue
-            for path in self.base.sources.mentions(name):
-                data = self.base.sources.data(path)
-                for word in (rb"__init_subclass__", rb"\b" + name.encode() + rb"\.__subclasses__"):
-                    match = re.search(word, data)
-                    if match and (b"class " + name.encode() in data or b"__subclasses__" in word):
-                        return f"`{match[0].decode()}`", f"{path}:{data.count(bytes([10]), 0, match.start()) + 1}"
-        return None
+    def _found(self, node: ast.stmt, at: Context, found: Found) -> Difference:
+        return self._difference(node, at, found.why, found.lookup, undecided=found.undecided)
 
     def _discovered(self, node: ast.stmt, name: str, at: Context) -> Sequence[Difference]:
         """A new member that base code finds by its name, or that overrides one."""
         if name.startswith("__") and name.endswith("__"):
             return [self._difference(node, at, f"`{name}` is called by the interpreter, not by name", undecided=True)]
+        look = self.lookups
+        other = look.of_the_framework(at.owner, name) or look.closed(at.owner, name) or look.by_computed_name(name)
+        if other is not None:
+            return [self._found(node, at, other)]
         ancestor = self._overridden(name, at)
         if ancestor:
             return [self._difference(node, at, f"`{name}` overrides `{ancestor[0]}`", ancestor[1])]
@@ -259,11 +234,16 @@ class Harmless:
         part = self.raises.store(node, target, place_at(self.head.sources, self.path, node.lineno))
         if part is not None:
             return [self._may_raise(node, at, part)]
-        listed = _LISTS.search(self.base.sources.data(self.old))
+        owner = self._class_around(at)
+        meant = self.lookups.of_the_framework(owner, name)
+        if meant is None and owner is not None and name_of(value).startswith("self.") and self.lookups.outside(owner):
+            what = f"`.{name}` is a second name for `{unparse(value)}`"
+            meant = Found(f"{what}, and a class above that registers parts sees both")
+        if meant is not None:
+            return [self._found(node, at, meant)]
+        listed = self._listed(node, name, at)
         if listed:
-            line = self.base.sources.data(self.old).count(b"\n", 0, listed.start()) + 1
-            reason = f"`.{name}` is a new attribute, and the same file lists attributes"
-            return [self._difference(node, at, reason, f"{self.old}:{line}", undecided=True)]
+            return listed
         return [
             Residue(
                 Kind.ATTRIBUTE_STORE,
@@ -272,22 +252,38 @@ class Harmless:
             )
         ]
 
+    def _listed(self, node: ast.stmt, name: str, at: Context) -> Sequence[Difference]:
+        """Whether the same file goes over all attributes."""
+        data = self.base.sources.data(self.old)
+        listed = _LISTS.search(data)
+        if listed is None:
+            return ()
+        reason = f"`.{name}` is a new attribute, and the same file lists attributes"
+        line = data.count(b"\n", 0, listed.start()) + 1
+        return [self._difference(node, at, reason, f"{self.old}:{line}", undecided=True)]
+
+    def _class_around(self, at: Context) -> ast.ClassDef | None:
+        """The class of the method that a statement stands in."""
+        module = self.head.sources.parse(self.path).module
+        name = at.inside.split(".")[0] if "." in at.inside else ""
+        return next((c for c in nodes(module, ast.ClassDef) if c.name == name), None)
+
     def _name(self, node: ast.stmt, name: str, value: ast.expr | None, at: Context) -> Sequence[Residue | Difference]:
         if at.kind == "module":
             if self.base.names.binds(self.old, name) or name in self.used or hasattr(builtins, name):
                 return ()
             if value is not None and not self.head.purity(value):
                 return [self._difference(node, at, f"the value of `{name}` runs code when the module is imported")]
+            if (taken := self.lookups.of_module(name)) is not None:
+                return [self._found(node, at, taken)]
             part = value and self.raises.part(value, place_at(self.head.sources, self.path, node.lineno))
             if part:
                 return [self._may_raise(node, at, part)]
             return [Residue(Kind.NEW_NAME, f"new name `{name}`", node.lineno)]
-        if at.owner and any(name_of(b).split(".")[-1] in _CLOSED for b in at.owner.bases):
-            return [
-                self._difference(
-                    node, at, f"`{name}` is a new member of an enumeration: code that lists its members sees it"
-                )
-            ]
+        if (closed := self.lookups.closed(at.owner, name)) is not None:
+            return [self._found(node, at, closed)]
+        if isinstance(node, ast.AnnAssign) and (moved := self.lookups.field_out_of_order(at.owner, name)) is not None:
+            return [self._found(node, at, moved)]
         switch = self.head.form.switch
         if name == switch.name:
             return self._switch_default(node, value, at)
@@ -297,9 +293,9 @@ class Harmless:
             return [Residue(Kind.ANNOTATION, f"`{name}` is declared", node.lineno)]
         if not self.head.purity(value):
             return [self._difference(node, at, f"the value of `{name}` runs code when the module is imported")]
-        found = self._discovered(node, name, at)
-        if found:
-            return found
+        others = self._discovered(node, name, at) or self._listed(node, name, at)
+        if others:
+            return others
         part = self.raises.part(value, place_at(self.head.sources, self.path, node.lineno))
         if part is not None:
             return [self._may_raise(node, at, part)]
@@ -337,9 +333,17 @@ class Harmless:
         if not isinstance(name, str) or not self.head.purity(value):
             return ()
         if name == self.head.form.switch.name:
+            declared = self.head.form.switch.default
+            if is_constant(value) and not _same(value_of(value), declared):
+                shown = f"the switch's entry here is {unparse(value)}, and its default in the manifest {declared!r}"
+                return [self._difference(node, at, shown)]
             return [Residue(Kind.NEW_NAME, f"the switch `{name}` among its kind", node.lineno)]
         reason = f"a new entry `{name}` in a table that shared code looks up by key"
         return [self._difference(node, at, reason, f"{self.path}:{node.lineno}", undecided=True)]
+
+
+def _same(value: object, declared: object) -> bool:
+    return value == declared and type(value) is type(declared)
 
 
 def node_name(node: ast.stmt) -> str:

@@ -10,8 +10,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from validator.isolation.effects import INERT_DECORATORS
-from validator.isolation.offpath.names import decorator_name
+from validator.isolation.offpath.names import Names
 from validator.isolation.offpath.notes import Idle
 from validator.isolation.offpath.world import World
 from validator.isolation.source import Sources
@@ -53,12 +52,12 @@ def idle_in(world: World, base: Sources, *, sure: bool = False) -> Idle:
     named: set[str] = set()
     for path in world.modules:
         for statement in world.residual(path):
-            _look(path, statement, base, named, waiting)
+            _look(path, statement, world.names, base, named, waiting)
     while reached := [body for body in waiting if body.name in named]:
         waiting = [body for body in waiting if body.name not in named]
         for body in reached:
             for part in body.inner:
-                _look(body.path, part, base, named, waiting)
+                _look(body.path, part, world.names, base, named, waiting)
     lines: dict[str, list[range]] = {}
     for body in filter(_Used(world).by_the_change, waiting) if sure else waiting:
         lines.setdefault(body.path, []).extend(body.spans())
@@ -80,12 +79,12 @@ class _Used:
         return body.name in self.named or any(name in self.sources.data(p) for p in isolated)
 
 
-def _look(path: str, start: ast.AST, base: Sources, named: set[str], waiting: list[_Body]) -> None:
+def _look(path: str, start: ast.AST, names: Names, base: Sources, named: set[str], waiting: list[_Body]) -> None:
     """Collect the names in what runs, and set aside what runs only by its name."""
     todo = [start]
     while todo:
         node = todo.pop()
-        if isinstance(node, _Definition) and _is_own(node, base):
+        if isinstance(node, _Definition) and _is_own(path, node, names, base):
             now, later = _halves(node)
             waiting.append(_Body(path, node.name, node, tuple(later)))
             todo += now
@@ -94,10 +93,10 @@ def _look(path: str, start: ast.AST, base: Sources, named: set[str], waiting: li
         todo += parts(node)
 
 
-def _is_own(node: _Definition, base: Sources) -> bool:
+def _is_own(path: str, node: _Definition, names: Names, base: Sources) -> bool:
     """Whether only the head has the name, and nothing but its name leads to the definition."""
     special = node.name.startswith("__") and node.name.endswith("__")
-    decorated = not all(decorator_name(d) in INERT_DECORATORS for d in node.decorator_list)
+    decorated = not all(names.is_inert(path, d) for d in node.decorator_list)
     hooked = isinstance(node, ast.ClassDef) and bool(node.keywords)
     return not (special or decorated or hooked or base.mentions(node.name))
 

@@ -54,4 +54,7 @@ def bound_by(pattern: ast.pattern) -> frozenset[str]:
 def never_none(kind: ast.expr) -> bool:
     """Whether `isinstance(None, kind)` is false: named classes, none of them `object` or `NoneType`."""
     kinds = kind.elts if isinstance(kind, ast.Tuple) else [kind]
-    return all(name_of(k) and name_of(k).split(".")[-1] not in ("object", "NoneType") for k in kinds) and bool(kinds)
+    return all(name_of(k) and name_of(k).split(".")[-1] not in _MAY_BE_NONE for k in kinds) and bool(kinds)
+
+
+_MAY_BE_NONE = frozenset({"object", "NoneType", "Hashable", "Any", "Optional", "Union"})

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import re
 from dataclasses import dataclass
 
+from validator.isolation.effects import INERT_DECORATORS
 from validator.isolation.offpath.constants import name_of
 from validator.isolation.offpath.place import Place
 from validator.isolation.offpath.scopes import FunctionNode, bound_names, walk_scope
@@ -50,6 +52,38 @@ class Names:
                         found.setdefault(name, []).append(node)
             self._bindings[path] = found
         return self._bindings[path]
+
+    def is_type_checking(self, path: str, node: ast.expr) -> bool:
+        """Whether a name or attribute is `typing.TYPE_CHECKING`, which is false whenever code runs."""
+        first, _, rest = name_of(node).partition(".")
+        bound = self.bindings(path).get(first, [])
+        if rest:
+            return rest == "TYPE_CHECKING" and bool(bound) and all(
+                isinstance(n, ast.Import) and any(a.name in _TYPING and (a.asname or a.name) == first for a in n.names)
+                for n in bound
+            )  # fmt: skip
+        return bool(bound) and all(
+            isinstance(n, ast.ImportFrom)
+            and n.module in _TYPING
+            and any((a.asname or a.name, a.name) == (first, "TYPE_CHECKING") for a in n.names)
+            for n in bound
+        )
+
+    def is_inert(self, path: str, decorator: ast.expr) -> bool:
+        """Whether a decorator is one that hands nothing to anybody, and no definition of the tree by that name."""
+        if decorator_name(decorator) not in INERT_DECORATORS:
+            return False
+        first = name_of(decorator.func if isinstance(decorator, ast.Call) else decorator).split(".")[0]
+        for node in self.bindings(path).get(first, []):
+            if isinstance(node, ast.ImportFrom):
+                inside = self.sources.module_path(self.sources.resolve(path, node))
+            elif isinstance(node, ast.Import):
+                inside = self.sources.module_path(first)
+            else:
+                inside = path if decorator_name(decorator) != "setter" else None
+            if inside is not None:
+                return False
+        return True
 
     def binds(self, path: str, name: str) -> bool:
         """Whether the module binds the name itself (and so hides a builtin)."""
@@ -117,12 +151,16 @@ class Names:
             return None
         for node in self.bindings(place.path).get(place.class_name, []):
             if isinstance(node, ast.ClassDef):
+                stored = re.compile(rb"\." + re.escape(name.encode()) + rb"\s*(?::[^=\n]+)?=(?!=)")
+                if sum(n == name for n in bound_names(node.body)) != 1 or stored.search(self.sources.data(place.path)):
+                    return None
                 for item in node.body:
                     if isinstance(item, ast.FunctionDef) and item.name == name:
                         return Function(place.path, item, place.class_name)
         return None
 
 
+_TYPING = ("typing", "typing_extensions")
 _BLOCKS = (
     ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Try, ast.Match,
     *((ast.TryStar,) if hasattr(ast, "TryStar") else ()),

@@ -86,4 +86,8 @@ def _acts(node: ast.stmt) -> bool:
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
         return not inert(node)
     plain = isinstance(node, ast.Assign | ast.AnnAssign | ast.Expr | ast.Pass)
-    return not plain or any(isinstance(n, ast.Call | ast.Attribute | ast.Subscript) for n in walk(node))
+    value = getattr(node, "value", None)
+    reads = value is not None and any(
+        isinstance(n, ast.Name | ast.Call | ast.Attribute | ast.Subscript) for n in walk(value)
+    )
+    return not plain or reads or any(isinstance(n, ast.Call | ast.Attribute | ast.Subscript) for n in walk(node))

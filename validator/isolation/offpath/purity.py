@@ -53,7 +53,12 @@ class Purity:
             if isinstance(part, ast.Call):
                 if not self._known(part):
                     return False
-                todo += [*part.args, *(k.value for k in part.keywords)]
+                if any(k.arg == "key" and not isinstance(k.value, ast.Lambda) for k in part.keywords):
+                    return False  # it calls what it is given
+                todo += [
+                    *part.args,
+                    *(k.value.body if isinstance(k.value, ast.Lambda) else k.value for k in part.keywords),
+                ]
                 if isinstance(part.func, ast.Attribute):
                     todo.append(part.func.value)
                 continue

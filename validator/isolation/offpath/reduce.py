@@ -6,6 +6,7 @@ Every step replaces an expression by one that gives the same value and the same 
 from __future__ import annotations
 
 import ast
+import builtins
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from validator.isolation.offpath.constants import (
     constant,
     empty_display,
     is_constant,
+    name_of,
     negate,
     truth,
     value_of,
@@ -196,7 +198,7 @@ class Reducer:
             case ast.Attribute(ctx=ast.Load()):
                 return self._attribute(node)
             case ast.Compare(ops=[op], comparators=[right]):
-                value = compare(value_of(node.left), op, _members(right)) if _both(node.left, right) else UNKNOWN
+                value = compare(value_of(node.left), op, _members(right)) if _both(node.left, op, right) else UNKNOWN
                 if value is UNKNOWN and isinstance(op, ast.In | ast.NotIn) and self._holds_nothing(right):
                     value = isinstance(op, ast.NotIn) if self.pure(node.left) else UNKNOWN
                     self.world.note(node.left, self.place)
@@ -228,7 +230,7 @@ class Reducer:
             return known
         if self.place.local(node.id):
             return node
-        if node.id == "TYPE_CHECKING":
+        if self.world.names.is_type_checking(self.place.path, node):
             return constant(False, node)
         if self.place.class_name and self.place.module_level and node.id in self.place.scope.bindings:
             return node
@@ -236,7 +238,8 @@ class Reducer:
         return node if value is None else constant(value_of(value), node)
 
     def _attribute(self, node: ast.Attribute) -> ast.expr:
-        if node.attr == "TYPE_CHECKING":
+        first = name_of(node).split(".")[0]
+        if self.world.names.is_type_checking(self.place.path, node) and not self.place.local(first):
             return constant(False, node)
         if not self.pure(node.value):
             return node
@@ -254,6 +257,8 @@ class Reducer:
         plain = not node.keywords and not any(isinstance(a, ast.Starred) for a in node.args)
         if plain:
             value = call(node.func, node.args)
+            if isinstance(node.func, ast.Attribute) and node.func.attr == "split" and value is not UNKNOWN:
+                return ast.copy_location(ast.List(elts=[constant(v, node) for v in value], ctx=ast.Load()), node)
             if value is not UNKNOWN and not self._shadowed_builtin(node.func):
                 return constant(value, node)
             match node:
@@ -278,7 +283,7 @@ class Reducer:
                     self.world.note(key, self.place)
                     return rest[0] if rest else constant(None, node)
                 case ast.Call(func=ast.Name(id="isinstance"), args=[ast.Constant(value=None), kind]):
-                    if never_none(kind):
+                    if never_none(kind) and self._names_classes(kind):
                         self.world.note(node, self.place)
                         return constant(False, node)
         if all(map(self.pure, args)):
@@ -289,10 +294,25 @@ class Reducer:
                 return result
         return self.world.drop_default_arguments(node, self.place)
 
+    def _names_classes(self, kind: ast.expr) -> bool:
+        """Whether these are classes by their own names: a local or assigned name may stand for anything."""
+        for node in kind.elts if isinstance(kind, ast.Tuple) else [kind]:
+            first = name_of(node).split(".")[0]
+            bound = self.world.names.bindings(self.place.path).get(first, [])
+            plain = all(isinstance(n, ast.Import | ast.ImportFrom | ast.ClassDef) for n in bound)
+            looked_into = any(isinstance(n, ast.ClassDef) and (n.keywords or _is_protocol(n)) for n in bound)
+            if self.place.local(first) or not plain or looked_into or (not bound and not hasattr(builtins, first)):
+                return False
+        return True
+
     def _shadowed_builtin(self, function: ast.expr) -> bool:
         return isinstance(function, ast.Name) and (
             self.place.local(function.id) or self.world.names.binds(self.place.path, function.id)
         )
+
+
+def _is_protocol(node: ast.ClassDef) -> bool:
+    return any(name_of(b.value if isinstance(b, ast.Subscript) else b).endswith("Protocol") for b in node.bases)
 
 
 def _parts(node: ast.expr) -> list[ast.expr]:
@@ -314,9 +334,9 @@ def _members(node: ast.expr) -> object:
     return value_of(node)
 
 
-def _both(left: ast.expr, right: ast.expr) -> bool:
+def _both(left: ast.expr, op: ast.cmpop, right: ast.expr) -> bool:
     if isinstance(right, ast.List | ast.Set):
-        return is_constant(left) and all(map(is_constant, right.elts))
+        return isinstance(op, ast.In | ast.NotIn) and is_constant(left) and all(map(is_constant, right.elts))
     return is_constant(left) and is_constant(right)
 
 

@@ -7,6 +7,7 @@ import copy
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TypeGuard
 
 from validator.isolation.offpath.constants import constant, empty_display, is_constant, name_of, value_of
 from validator.isolation.offpath.names import Function, Names, decorated, decorator_name
@@ -176,10 +177,20 @@ class World:
         return bool(place.self_name) and owner in (place.self_name, place.class_name)
 
     def _fact(self, node: ast.Attribute, place: Place) -> ast.expr | None:
+        if self._of_module(node, place):
+            return None
         known = self.facts.attributes.get(node.attr)
         if known is None and self._of_own(node, place):
             known = self.facts.of_class.get((place.path, place.class_name, node.attr))
         return known
+
+    def _of_module(self, node: ast.Attribute, place: Place) -> bool:
+        """Whether the attribute may be one of a module: facts are about objects that have their attributes stored."""
+        first = name_of(node.value).split(".")[0]
+        if not first or (place.local(first) and first not in place.imports):
+            return False
+        bound = [place.imports[first]] if first in place.imports else self.names.bindings(place.path).get(first, [])
+        return any(isinstance(n, ast.Import | ast.ImportFrom) for n in bound)
 
     def empty(self, node: ast.expr, place: Place) -> ast.expr | None:
         """The display of an attribute that stays empty; None: it is none."""
@@ -340,11 +351,10 @@ class World:
 
     def drop_default_arguments(self, node: ast.Call, place: Place) -> ast.Call:
         """The call without arguments that hand such a parameter its default."""
-        name = name_of(node.func).split(".")[-1] if name_of(node.func) else getattr(node.func, "attr", "")
         gone = {
             parameter: value
-            for (_, qual, parameter), value in self.facts.parameters.items()
-            if name in called_as(qual) and parameter
+            for (path, qual, parameter), value in self.facts.parameters.items()
+            if self._surely_calls(node.func, place, path, qual)
         }
         keywords = [
             k for k in node.keywords
@@ -353,3 +363,23 @@ class World:
         if len(keywords) == len(node.keywords):
             return node
         return ast.copy_location(ast.Call(func=node.func, args=node.args, keywords=keywords), node)
+
+    def _surely_calls(self, function: ast.expr, place: Place, path: str, qualified: str) -> bool:
+        """Whether a call means this function and no other: by its name, as the class's own, or as the only one."""
+        owner, _, name = qualified.rpartition(".")
+        if isinstance(function, ast.Name):
+            if function.id not in called_as(qualified) or place.local(function.id):
+                return False
+            bound = self.names.bindings(place.path).get(function.id, [])
+            target = self.names.imported(place.path, bound[0], function.id) if _is_import(bound) else None
+            return target == (path, owner or name) or (place.path == path and len(bound) == 1 and target is None)
+        last = getattr(function, "attr", "")
+        if last != name:
+            return False
+        own = isinstance(function, ast.Attribute) and name_of(function.value) == place.self_name != ""
+        same = [qual for (_, qual, _) in self.facts.parameters if qual.rpartition(".")[2] == name]
+        return (own and (place.path, place.class_name) == (path, owner)) or self.sources.defines(name) == len(set(same))
+
+
+def _is_import(bound: list[ast.AST]) -> TypeGuard[list[ast.ImportFrom]]:
+    return len(bound) == 1 and isinstance(bound[0], ast.ImportFrom)

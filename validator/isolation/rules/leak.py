@@ -33,7 +33,7 @@ def check(context: StageContext) -> Iterator[Finding]:
                 found.path,
                 f"{found.path} imports `{name}` when it is loaded itself",
                 line=found.line,
-                why="the isolated package runs in every process, whatever the switch says",
+                why="whoever loads this module loads the isolated package with it, whatever the switch says",
                 fix="move the import into the branch that the switch guards, or under `if TYPE_CHECKING:`",
                 identity=(found.path, name),
             )

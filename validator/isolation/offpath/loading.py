@@ -1,0 +1,88 @@
+"""What loading a module loads for the first time, and what that does: with its packages, and all that these import."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from validator.isolation.blast.imports import When, imports_of
+from validator.isolation.effects import import_effects
+from validator.isolation.offpath.names import Names
+from validator.isolation.source import Sources
+
+__all__ = ["Loaded", "imported_at_base", "newly_loaded"]
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """Something that happens when a module is loaded which nothing loaded at the base."""
+
+    path: str
+    line: int
+    what: str
+    """Reads on from "loads `path`, whose line n"."""
+    certain: bool
+
+
+def newly_loaded(base: Sources, head: Names, targets: Iterable[str], loader: str) -> Iterator[Loaded]:
+    """Effects and failures of loading these modules of the head. `loader`: the file that loads them."""
+    sources = head.sources
+    own = {*_packages(sources, loader), loader}
+    todo = [p for target in targets for p in (*_packages(sources, target), target)]
+    seen: set[str] = set(own)
+    while todo:
+        path = todo.pop(0)
+        if path in seen or sources.isolated(path) or _is_loaded(base, path):
+            continue
+        seen.add(path)
+        for effect in import_effects(sources.parse(path)):
+            yield Loaded(path, effect.line, effect.what, effect.certain or path not in base)
+        for found in imports_of(sources, path):
+            if found.when is not When.EAGER:
+                continue
+            inside = sources.module_path(found.module)
+            submodule = sources.module_path(f"{found.module}.{found.name}") if found.name else None
+            if inside is None and submodule is None:
+                top = found.module.split(".")[0]
+                if top not in sys.stdlib_module_names and not imported_at_base(base, top):
+                    yield Loaded(path, found.line, f"imports `{top}`, which nothing in the base needs", True)
+                continue
+            if found.name not in ("", "*") and submodule is None and inside and _lacks(head, inside, found.name):
+                yield Loaded(path, found.line, f"imports `{found.name}`, which `{inside}` does not have", True)
+            todo += [p for p in (inside, submodule) if p]
+
+
+def _lacks(names: Names, path: str, name: str) -> bool:
+    """Whether the module surely has no such name."""
+    may = any(names.binds(path, word) for word in (name, "*", "__getattr__"))
+    return not may and names.sources.parse(path).module is not None
+
+
+def imported_at_base(base: Sources, top: str) -> bool:
+    """Whether some file of the base needs the package from outside whenever it is loaded."""
+    pattern = re.compile(rb"^(?:import|from)[ \t]+" + re.escape(top.encode()) + rb"\b", re.M)
+    return any(pattern.search(base.data(p)) for p in base.mentions(top))
+
+
+def _packages(sources: Sources, path: str) -> list[str]:
+    """The `__init__.py` files that are loaded before a module."""
+    folders = path.split("/")[:-1]
+    above = ("/".join([*folders[: depth + 1], "__init__.py"]) for depth in range(len(folders)))
+    return [package for package in above if package in sources and package != path]
+
+
+def _is_loaded(base: Sources, path: str) -> bool:
+    """Whether some other file of the base loads the module whenever it is loaded itself."""
+    if path not in base:
+        return False
+    name = base.module_name(path)
+    for other in base.mentions(name.rpartition(".")[2]):
+        if other == path:
+            continue
+        for found in imports_of(base, other):
+            full = f"{found.module}.{found.name}" if found.name else found.module
+            if found.when is When.EAGER and (found.module == name or full == name or f"{full}.".startswith(f"{name}.")):
+                return True
+    return False

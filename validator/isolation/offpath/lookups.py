@@ -1,0 +1,190 @@
+"""Who may find something new without naming it: hooks of base classes, frameworks, computed names, star imports.
+
+Names of `torch.nn.Module` are those of its public documentation and of its call, hook and state-dict machinery.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from validator.isolation.blast.imports import imports_of
+from validator.isolation.blast.radius import target_path
+from validator.isolation.offpath.constants import name_of
+from validator.isolation.offpath.kinds import Class, External, Kinds
+from validator.isolation.offpath.names import decorator_name
+from validator.isolation.offpath.place import Place
+from validator.isolation.offpath.scopes import Scope
+from validator.isolation.source import Sources
+from validator.isolation.syntax import nodes
+
+__all__ = ["Found", "Lookups"]
+
+_OF_MODULES = frozenset({
+    "T_destination", "_apply", "_backward_hooks", "_backward_pre_hooks", "_buffers", "_call_impl",
+    "_compiled_call_impl", "_forward_hooks", "_forward_hooks_with_kwargs", "_forward_pre_hooks",
+    "_forward_pre_hooks_with_kwargs", "_get_backward_hooks", "_get_backward_pre_hooks", "_get_name",
+    "_is_full_backward_hook", "_load_from_state_dict", "_load_state_dict_post_hooks",
+    "_load_state_dict_pre_hooks", "_modules", "_named_members", "_non_persistent_buffers_set", "_parameters",
+    "_register_load_state_dict_pre_hook", "_register_state_dict_hook", "_replicate_for_data_parallel",
+    "_save_to_state_dict", "_slow_forward", "_state_dict_hooks", "_state_dict_pre_hooks", "_version",
+    "_wrapped_call_impl", "add_module", "apply", "bfloat16", "buffers", "call_super_init", "children", "compile",
+    "cpu", "cuda", "double", "dump_patches", "eval", "extra_repr", "float", "forward", "get_buffer",
+    "get_extra_state", "get_parameter", "get_submodule", "half", "ipu", "load_state_dict", "modules", "mtia",
+    "named_buffers", "named_children", "named_modules", "named_parameters", "parameters",
+    "register_backward_hook", "register_buffer", "register_forward_hook", "register_forward_pre_hook",
+    "register_full_backward_hook", "register_full_backward_pre_hook", "register_load_state_dict_post_hook",
+    "register_load_state_dict_pre_hook", "register_module", "register_parameter", "register_state_dict_post_hook",
+    "register_state_dict_pre_hook", "requires_grad_", "set_extra_state", "set_submodule", "share_memory",
+    "state_dict", "to", "to_empty", "train", "training", "type", "xpu", "zero_grad",
+})  # fmt: skip
+_CLOSED = frozenset({"Enum", "StrEnum", "IntEnum", "Flag", "IntFlag"})
+_BY_POSITION = frozenset({"NamedTuple"})
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Somebody who may find it."""
+
+    why: str
+    lookup: str = ""
+    """`path:line` of the code that finds it."""
+    undecided: bool = True
+
+
+class Lookups:
+    """Asks the base's files and the classes above."""
+
+    def __init__(self, kinds: Kinds, base: Sources, old: str, path: str) -> None:
+        self.kinds = kinds
+        self.base = base
+        self.old = old
+        """The file at the base."""
+        self.path = path
+        """The same at the head."""
+
+    # Classes -------------------------------------------------------------------------------------------------------
+
+    def lineage(self, node: ast.ClassDef) -> list[Class]:
+        """The class and those above it that are in the tree."""
+        return list(self.kinds.lineage(Class(self.path, node, instance=False)))
+
+    def outside(self, node: ast.ClassDef) -> list[str]:
+        """Dotted names of the classes above it that are not in the tree; `?` where that cannot be told."""
+        found: list[str] = []
+        for one in self.lineage(node):
+            place = Place(one.path, Scope())
+            place.module_level = True
+            for base in one.node.bases:
+                kind = self.kinds.of(base, place)
+                if not isinstance(kind, Class):
+                    plain = name_of(base.value if isinstance(base, ast.Subscript) else base)
+                    found.append(kind.dotted if isinstance(kind, External) else plain or "?")
+        return [name for name in found if name not in ("object", "Generic", "typing.Generic", "ABC", "abc.ABC")]
+
+    def of_the_framework(self, node: ast.ClassDef | None, name: str) -> Found | None:
+        """A class from outside that gives the name a meaning of its own."""
+        for dotted in self.outside(node) if node is not None else ():
+            owner, _, last = dotted.rpartition(".")
+            known = getattr(sys.modules.get(owner), last, None) if owner in sys.stdlib_module_names else None
+            if (last == "Module" and name in _OF_MODULES) or (isinstance(known, type) and hasattr(known, name)):
+                return Found(f"`{name}` has a meaning of its own in `{dotted}`, which `{node.name if node else ''}` is")
+        return None
+
+    def subclass_hook(self, node: ast.ClassDef) -> Found | None:
+        """Something above that sees new subclasses."""
+        for one in self.lineage(node):
+            own = one.node is node
+            where = f"{one.path}:{one.node.lineno}"
+            metaclass = next((k.value for k in one.node.keywords if k.arg == "metaclass"), None)
+            if metaclass is not None and name_of(metaclass).split(".")[-1] not in ("ABCMeta", "EnumMeta"):
+                return Found(f"`{node.name}` is made by the metaclass of `{one.node.name}`", where)
+            if own:
+                continue
+            for item in one.node.body:
+                if getattr(item, "name", "") == "__init_subclass__":
+                    return Found(f"`{node.name}` is found through `__init_subclass__`", f"{one.path}:{item.lineno}")
+            for path in self.base.mentions("__subclasses__"):
+                data = self.base.data(path)
+                if path == one.path or re.search(rb"\b" + one.node.name.encode() + rb"\b", data):
+                    line = data.count(b"\n", 0, data.find(b"__subclasses__")) + 1
+                    return Found(f"`{node.name}` is found through `__subclasses__`", f"{path}:{line}")
+        return None
+
+    def closed(self, node: ast.ClassDef | None, name: str) -> Found | None:
+        """A class of which the number or the order of members counts."""
+        if node is None:
+            return None
+        above = {dotted.rpartition(".")[2] for dotted in self.outside(node)}
+        if above & _CLOSED:
+            return Found(f"`{name}` is a new member of an enumeration, which others go over", undecided=False)
+        if above & _BY_POSITION:
+            return Found(f"`{name}` is a new field of a tuple: others may unpack it")
+        if "runtime_checkable" in map(decorator_name, node.decorator_list):
+            return Found(f"`{name}` is a new member of a protocol that is checked at run time", undecided=False)
+        return None
+
+    def field_out_of_order(self, node: ast.ClassDef | None, name: str) -> Found | None:
+        """A new field of a dataclass that moves others to another position."""
+        if node is None or "dataclass" not in map(decorator_name, node.decorator_list):
+            return None
+        before = nodes(self.base.parse(self.old).module, ast.ClassDef)
+        old = next((c for c in before if c.name == node.name), None)
+        known = set(_fields(old)) if old else set()
+        fields = list(_fields(node))
+        if known & set(fields[fields.index(name) + 1 :] if name in fields else ()):
+            return Found(f"`{name}` stands before fields that are given by position", undecided=False)
+        below = re.compile(rb"^class[ \t]+(\w+)[^\n]*\b" + node.name.encode() + rb"\b[^\n]*:", re.M)
+        for path in self.base.mentions(node.name):
+            match = below.search(self.base.data(path))
+            if match:
+                line = self.base.data(path).count(b"\n", 0, match.start()) + 1
+                return Found(f"`{name}` moves the fields of `{match[1].decode()}` by one position", f"{path}:{line}")
+        return None
+
+    # Names ---------------------------------------------------------------------------------------------------------
+
+    def by_computed_name(self, name: str) -> Found | None:
+        """A lookup by a name that is put together: `getattr(model, f"visit_{kind}")`."""
+        parts = [name[: match.end()] for match in re.finditer(r"_", name.rstrip("_")) if match.start()]
+        for part in parts:
+            start = part.encode()
+            shapes = (b'f"%b{' % start, b"f'%b{" % start, b'"%b"' % start, b"'%b'" % start, b'"%b%%s' % start)
+            for path in self.base.shared():
+                data = self.base.data(path)
+                at = next((at for shape in shapes if (at := data.find(shape)) >= 0), -1)
+                if at >= 0:
+                    why = f"shared code puts together names that begin with `{part}`"
+                    return Found(why, f"{path}:{_line(data, at)}")
+        return None
+
+    def of_module(self, name: str) -> Found | None:
+        """Who finds a new name of the module: star imports, `getattr`, Python itself."""
+        if name in ("__all__", "__getattr__", "__dir__"):
+            return Found(f"`{name}` decides what others get from this module", undecided=False)
+        for path in self.base.mentions(name):
+            data = self.base.data(path)
+            match = re.search(rb"\b(?:getattr|hasattr)\([^\n]*[\"']" + re.escape(name.encode()) + rb"[\"']", data)
+            if match:
+                return Found(f"shared code looks up `{name}` by name", f"{path}:{_line(data, match.start())}")
+        if not name.startswith("_"):
+            for path, line in self._star_imports():
+                return Found(f"`{path}` takes every name of this module", f"{path}:{line}")
+        return None
+
+    def _star_imports(self) -> Iterator[tuple[str, int]]:
+        for path in self.base.mentions(self.base.module_name(self.old).rpartition(".")[2]):
+            if b"import *" in self.base.data(path):
+                stars = (i for i in imports_of(self.base, path) if i.name == "*")
+                yield from ((path, i.line) for i in stars if target_path(self.base, i) == self.old)
+
+
+def _line(data: bytes, at: int) -> int:
+    return data.count(b"\n", 0, at) + 1
+
+
+def _fields(node: ast.ClassDef) -> Iterator[str]:
+    return (i.target.id for i in node.body if isinstance(i, ast.AnnAssign) and isinstance(i.target, ast.Name))
