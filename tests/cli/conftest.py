@@ -4,51 +4,30 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-import sys
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from tests.support.command_line import Ran, Warm
 from tests.support.golden import compare
 from tests.support.repository import RepositoryBuilder
 
 GOLDEN = Path(__file__).parent / "golden"
-KEPT = ("PATH", "HOME", "TMPDIR")
-"""What a command line may know of this machine. Nothing that asks for colour, width or debugging."""
-
-
-@dataclass(frozen=True)
-class Ran:
-    """What one command line did."""
-
-    code: int
-    out: str
-    err: str
-
-
 Cli = Callable[..., Ran]
 
 
 @pytest.fixture(scope="session")
-def cli() -> Cli:
-    """`cli("check", "--base", …, cwd=…, env=…, stdin=…)`."""
+def cli() -> Iterator[Cli]:
+    """`cli("check", "--base", …, cwd=…, env=…)`."""
+    warm = Warm()
 
     def run(*args: str, cwd: Path | None = None, env: Mapping[str, str] | None = None, timeout: float = 60) -> Ran:
-        done = subprocess.run(
-            [sys.executable, "-m", "validator", *args],
-            cwd=cwd,
-            env={**{k: os.environ[k] for k in KEPT if k in os.environ}, "LC_ALL": "C.UTF-8", **(env or {})},
-            capture_output=True,
-            timeout=timeout,
-            check=False,
-        )
-        return Ran(done.returncode, done.stdout.decode(), done.stderr.decode())
+        return warm(args, cwd, env, timeout)
 
-    return run
+    yield run
+    warm.close()
 
 
 class Repo(RepositoryBuilder):

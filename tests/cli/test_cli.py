@@ -8,17 +8,28 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import click
 import jsonschema
 import pytest
 
+from tests.support.command_line import Ran, fresh
 from validator import __version__
 from validator.cli import COMMANDS, run
 from validator.cli import cli as group
 from validator.errors import Problem, ValidatorError
+
+
+@pytest.fixture(scope="module")
+def cli() -> Callable:
+    """An interpreter that starts with each command line: how it starts is what is tested here."""
+
+    def run(*args: str, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> Ran:
+        return fresh(args, cwd, env, 60)
+
+    return run
 
 
 def test_version(cli: Callable) -> None:
