@@ -7,11 +7,11 @@ thousand instructions. No function recurses, so no input can exhaust the stack.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
-from validator.ordering.program import Edge, Event, Guard, Operand, Operation, Program, Reg
+from validator.ordering.program import Block, Edge, Event, Guard, Operand, Operation, Program, Reg
 
 __all__ = ["Flow", "registers"]
 
@@ -30,9 +30,10 @@ def registers(operand: Operand) -> Iterator[Reg]:
 class Flow:
     """What follows what, and which definitions of a register reach an instruction."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, blocks: Sequence[Block] | None = None) -> None:
+        """`blocks`: those of the program with fewer edges, None: as they are."""
         self.program = program
-        self.blocks = program.blocks
+        self.blocks = program.blocks if blocks is None else blocks
         self._entry: dict[tuple[Reg, int], tuple[int, ...]] = {}
         self.first_values: dict[tuple[int, Reg], Any] = {}
         """What `slices.first_value` has found out, for all who ask it about this kernel."""

@@ -18,6 +18,7 @@ from validator.ordering.memory import Declarations, Touch, touches
 from validator.ordering.polls import Poll, fences, find_polls
 from validator.ordering.program import HARMLESS_CALLS, Event, EventKind, Isa, Program
 from validator.ordering.provenance import Provenance
+from validator.ordering.scalars import Place, scalar_cases, without
 from validator.ordering.slices import LoadSlices
 from validator.ordering.threads import Threads
 from validator.ordering.threadset import describe
@@ -86,7 +87,8 @@ class Facts:
         self.artifact = artifact
         self.declarations = Declarations(program, contract)
         self.flow = Flow(program)
-        self.masks = _masks(self.flow, _fixed_block(program, contract))
+        self._block = _fixed_block(program, contract)
+        self.masks = _masks(self.flow, self._block)
         self.threads = self.masks.threads
         self.provenance = Provenance(self.flow, self.declarations.rank)
         self.slices = LoadSlices(self.flow)
@@ -126,6 +128,18 @@ class Facts:
     def order(self) -> Order:
         """Behind the grid waits."""
         return grid_order(self.masks, self.barriers)
+
+    @cached_property
+    def cases(self) -> list[Order]:
+        """The same for the launches of each kind, told apart by single scalar arguments; empty: all are of one kind."""
+        closed = scalar_cases(self.flow, self.declarations.bounds) if self.waits else []
+        several = len(closed) > 1 or any(closed)
+        return [self._order_without(edges) for edges in closed] if several else []
+
+    def _order_without(self, closed: frozenset[Place]) -> Order:
+        """Behind the grid waits, in launches that never take some edges."""
+        masks = _masks(Flow(self.program, without(self.flow, closed)), self._block)
+        return grid_order(masks, Barriers(masks, Provenance(masks.flow, self.declarations.rank)))
 
     @cached_property
     def certain_order(self) -> Order:
@@ -224,11 +238,16 @@ class Facts:
                 continue
             if missing:
                 judgement = judge(touch)
+                if judgement.severity is Severity.ERROR and not flag and self._ordered_in_all_cases(touch.event):
+                    continue
                 if judgement.severity is Severity.ERROR and not flag:
                     doubt = self._doubt(touch.event, missing)
                     judgement = Judgement(False, Severity.UNPROVEN, doubt) if doubt else judgement
                 result.append(Early(touch, missing, judgement, flag))
         return result
+
+    def _ordered_in_all_cases(self, event: Event) -> bool:
+        return bool(self.cases) and not any(order.missing(event) for order in self.cases)
 
     def _doubt(self, event: Event, missing: int) -> str:
         """Why an access that nothing orders may be in order all the same; empty when there is no reason."""

@@ -8,6 +8,7 @@ from validator.ordering.program import EventKind
 
 if TYPE_CHECKING:
     from validator.ordering.facts import Facts
+    from validator.ordering.waits import Order
 
 __all__ = ["leaves_by_known_branches", "leaves_unwaited", "triggers_early"]
 
@@ -17,7 +18,12 @@ def leaves_unwaited(facts: Facts) -> list[tuple[int, int]]:
 
     A grid is complete only when all its threads are, so one waiting thread per block passes the order on.
     """
-    order = facts.order
+    exits = _leaves(facts, facts.order)
+    cases = [_leaves(facts, order) for order in facts.cases] if exits else []
+    return next(filter(None, cases), []) if cases else exits
+
+
+def _leaves(facts: Facts, order: Order) -> list[tuple[int, int]]:
     exits: list[tuple[int, int]] = []
     may_leave = 0
     for number in facts.flow.order:
@@ -51,12 +57,23 @@ def leaves_by_known_branches(facts: Facts) -> bool:
         if len(block.successors) > 1 and edge.condition is None
     }
     if not closed and order is facts.order:
-        return bool(facts.taken_unwaited(dict(leaves_unwaited(facts))))
+        return _waiters_leave(facts)
     state = masks.solve(order.at_events, {**order.edges, **closed})
     left = 0
     for event in facts.events(EventKind.EXIT):
         left |= masks.at(event.index, state, order.at_events) & masks.executing(event)
-    return left == masks.everyone and bool(facts.taken_unwaited(dict(leaves_unwaited(facts))))
+    return left == masks.everyone and _waiters_leave(facts)
+
+
+def _waiters_leave(facts: Facts) -> bool:
+    """Whether of the threads that execute each wait one really can end, or may, without having come to it.
+
+    Threads that never wait themselves say nothing: they leave in order where those have waited.
+    """
+    exits = leaves_unwaited(facts)
+    waiters = [facts.masks.executing(wait) for wait in facts.waits]
+    places = ({index: threads & own for index, threads in exits if threads & own} for own in waiters if own)
+    return all(facts.taken_unwaited(ways) for ways in places)
 
 
 def triggers_early(facts: Facts) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import ceil, floor
 from typing import TYPE_CHECKING
 
 from validator.manifest.roles import Role
@@ -115,6 +116,23 @@ class Declarations:
         argument = self.argument(parameter)
         # A role on a struct with fields speaks of what no field names.
         return argument.role if argument is not None and (inner == 0 or not argument.fields) else None
+
+    def bounds(self, offset: int) -> tuple[int, int] | None:
+        """(least, greatest) number that the contract lets a by-value argument be; None where it says neither."""
+        found = self.parameter(offset)
+        argument = self.argument(found[0]) if found is not None and found[1] == 0 else None
+        if argument is None or self.contract is None or argument.role not in (Role.SCALAR, None):
+            return None
+        domain, value = argument.domain, argument.value
+        if isinstance(value, int):
+            return value, value
+        if isinstance(value, str):
+            return self.contract.extremes(value)
+        if domain.values:
+            return floor(min(domain.values)), ceil(max(domain.values))
+        if domain.low is None or domain.high is None:
+            return None if domain.low is None else (ceil(domain.low), (1 << 31) - 1)
+        return ceil(domain.low), floor(domain.high)
 
     def rank(self, offset: int) -> int | None:
         """How likely the slot at an offset of the block is a pointer, 0 to 3; None when it cannot hold one."""

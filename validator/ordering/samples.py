@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Mapping
+from functools import reduce
 from itertools import product
+from operator import or_
 from typing import NamedTuple
 
 import numpy as np
@@ -22,7 +24,10 @@ __all__ = ["ANYTHING", "SAMPLES", "UNKNOWN", "Samples", "Some", "Value", "known"
 Some = npt.NDArray[np.bool_]
 """Which samples."""
 
-SAMPLES = 160
+_SPREAD = 160
+"""Samples that are spread over all threads that are asked about; as many again are of one thread of each kind."""
+SAMPLES = 2 * _SPREAD
+_KINDS = 16
 _SMALL = (*range(10), -1, 15, 16, 17, 31, 32, 33, 63, 64, 65, 100, 127, 128, 129, 255, 256, 1000, 4096)
 """Sizes that kernels are launched with, and those beside the steps of their loops."""
 _ALL = -1
@@ -65,12 +70,16 @@ def merged(holds: Some | None, new: Value, old: Value, alive: Some) -> Value:
 class Samples:
     """The inputs of one kernel, each drawn when it is first read and the same ever after."""
 
-    def __init__(self, program: Program, threads: Threads, asked: int, constants: Iterable[int]) -> None:
-        """`asked`: threads to walk; `constants`: numbers that the kernel compares with."""
+    def __init__(self, program: Program, threads: Threads, asked: Iterable[int], constants: Iterable[int]) -> None:
+        """`asked`: threads to walk, one mask for each place; `constants`: numbers that the kernel compares with."""
         self.program, self.coordinates = program, threads
-        bits = [bit for bit in range(asked.bit_length()) if asked >> bit & 1] or [0]
-        spread = max(len(bits), SAMPLES)
-        self.threads = np.array([bits[k * spread // SAMPLES % len(bits)] for k in range(SAMPLES)], dtype=np.int64)
+        masks = [mask for mask in dict.fromkeys(asked) if mask] or [1]
+        everyone = reduce(or_, masks)
+        bits = [bit for bit in range(everyone.bit_length()) if everyone >> bit & 1]
+        spread = max(len(bits), _SPREAD)
+        ones = [(mask & -mask).bit_length() - 1 for mask in masks[:_KINDS]]
+        drawn = [bits[k * spread // _SPREAD % len(bits)] for k in range(_SPREAD)]
+        self.threads = np.array(drawn + [ones[k % len(ones)] for k in range(_SPREAD)], dtype=np.int64)
         self._pool = [*_SMALL, *constants]
         self._random = random.Random(0)
         self._drawn: dict[object, Value] = {}
@@ -106,15 +115,18 @@ class Samples:
         name = self.program.text(index).rpartition(",")[2].strip(" ;").lower()
         if name not in self._drawn:
             least = 4 if "nc" in name else 0  # a grid has more CTAs than its last one counts
-            drawn = [least + self._random.randrange(4) for _ in range(SAMPLES)]
+            # Much is done by the first CTA alone, by one of its threads.
+            drawn = [max(least, self._random.randrange(-4 * (k >= _SPREAD), 4)) for k in range(SAMPLES)]
             self._drawn[name] = Value(np.array(drawn, dtype=np.int64), _ALL)
         return self._drawn[name]
 
     def _parameter(self, attr: object) -> Value:
-        """Words of the parameter block. The first samples hold one and the same number in all of them."""
+        """Words of the parameter block. The first samples of each half hold one and the same number in all words."""
         if attr not in self._drawn:
             pool = self._pool
-            drawn = [pool[k] if k < min(len(pool), SAMPLES // 2) else self._random.choice(pool) for k in range(SAMPLES)]
+            first = min(len(pool), _SPREAD // 2)
+            turns = (k % _SPREAD for k in range(SAMPLES))
+            drawn = [pool[k] if k < first else self._random.choice(pool) for k in turns]
             ones = (1 << attr[1] * 8) - 1 if isinstance(attr, tuple) else (1 << 64) - 1
             self._drawn[attr] = Value(np.array([wrap(n & ones) for n in drawn], dtype=np.int64), _ALL)
         return self._drawn[attr]

@@ -66,12 +66,9 @@ class _Walk:
         self.masks, self.order, self.goals = masks, order, goals
         self.flow, self.program = masks.flow, masks.flow.program
         self.found: set[int] = set()
-        asked = 0
-        for mask in goals.values():
-            asked |= mask
         self.events = self._events()
         self.needed = _needed(self.flow, self.events)
-        self.samples = Samples(self.program, masks.threads, asked, _constants(self.flow, self.needed))
+        self.samples = Samples(self.program, masks.threads, goals.values(), _constants(self.flow, self.needed))
         self._somes: dict[int, Some] = {}
 
     def _of(self, mask: int) -> Some:

@@ -334,9 +334,9 @@ def _constant(s: _Sources, position: int, word: int, reg: Reg) -> Operation:
 
 def _half_constants(s: _Sources, position: int, word: int, reg: Reg) -> Operation:
     """`HFMA2 R7, -RZ, RZ, hi, lo` is how ptxas spreads constants over the pipes: two halves, the last one low."""
-    a, b, high, low = s.tokens[:4]
-    if a.lstrip("-") != "RZ" or b != "RZ":
+    if len(s.tokens) < 4 or s.tokens[0].lstrip("-") != "RZ" or s.tokens[1] != "RZ":
         return _opaque(s, position, word, reg)
+    high, low = s.tokens[2:4]
     try:
         halves = [struct.unpack("<H", struct.pack("<e", float(t)))[0] for t in (low, high)]
     except (ValueError, OverflowError):
