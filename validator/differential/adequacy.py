@@ -1,27 +1,31 @@
 """Adequacy: mistakes that the tolerance would not notice.
 
 The reference is run on inputs that stand for a mistake in the kernel (a weight skipped, cut to few mantissa bits, its
-tail dropped; a scalar ten times larger; a term scaled), and its result is judged as if it were the candidate's. A
-mutant that no case can tell from the right result is reported, with the inputs that would show it.
+tail dropped; a scalar ten times larger; a term scaled; rounded too early or too late), and its result is judged as if it
+were the candidate's. A mutant that no case can tell from the right result is reported, with the inputs that would show
+it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
 from validator.differential.cases import Case, Inputs, is_written
+from validator.differential.coverage import fixes_rounding
 from validator.differential.judge import Expected
-from validator.differential.numbers import is_float
+from validator.differential.numbers import is_float, same_bytes
 from validator.differential.runner import Runner
 from validator.manifest.contract import Role
 
-__all__ = ["Mutant", "Visibility", "mutants"]
+__all__ = ["ROUNDED_LATE", "Mutant", "Visibility", "mutants"]
 
 Mutant = str
 """In words: "norm_w skipped"."""
+ROUNDED_LATE = "rounded once, at the end, instead of in between"
 
 
 def mutants(runner: Runner, inputs: Inputs) -> Iterator[tuple[Mutant, Inputs]]:
@@ -42,6 +46,9 @@ def mutants(runner: Runner, inputs: Inputs) -> Iterator[tuple[Mutant, Inputs]]:
         yield f"{name} dropped (taken as 0)", {**inputs, name: np.zeros_like(value)}
         yield f"{name} scaled by 1.01", {**inputs, name: (wide * 1.01).astype(value.dtype)}
         yield f"{name} cut to 3 mantissa bits", {**inputs, name: _cut(wide).astype(value.dtype)}
+        if value.dtype.itemsize > 2 and runner.contract.compute_dtype in ("float64", "float32"):
+            early = value.astype(ml_dtypes.bfloat16).astype(value.dtype)
+            yield f"{name} rounded to bfloat16 beforehand", {**inputs, name: early}
         if value.ndim and value.shape[-1] > 1 and not is_written(role, values):
             tail = value.copy()
             tail[..., -max(1, value.shape[-1] // 8) :] = 0
@@ -70,6 +77,7 @@ class Visibility:
     @np.errstate(all="ignore")
     def look(self, case: Case, inputs: Inputs, expected: Mapping[str, Expected]) -> None:
         """Try the mutants that nothing has shown yet on one more case."""
+        self._look_at_rounding(inputs, expected)
         waiting: dict[Mutant, Inputs] = {}
         for mutant, wrong in mutants(self._runner, inputs):
             self.tried.add(mutant)
@@ -88,6 +96,19 @@ class Visibility:
             # A mistake that breaks the reference itself would not go unnoticed.
             if result is None or not self._runner.accepted(inputs, expected, result):
                 self.visible.add(mutant)
+
+    def _look_at_rounding(self, inputs: Inputs, expected: Mapping[str, Expected]) -> None:
+        """Rounding points of a chain moved to its end: a mistake where the contract says that they stand."""
+        if not fixes_rounding(self._runner.contract) or ROUNDED_LATE in self.visible:
+            return
+        late = {
+            name: want.exact.astype(want.native.dtype) if is_float(want.native.dtype) else want.native
+            for name, want in expected.items()
+        }
+        if any(not same_bytes(late[name], want.native) for name, want in expected.items()):
+            self.tried.add(ROUNDED_LATE)
+            if not self._runner.accepted(inputs, expected, late):
+                self.visible.add(ROUNDED_LATE)
 
 
 def _bytes(inputs: Inputs) -> int:

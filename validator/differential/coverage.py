@@ -9,7 +9,7 @@ from validator.differential.cases import LAYOUT_CLASS, Case, has_padding, has_st
 from validator.differential.inputs import VARIANTS
 from validator.manifest.contract import KernelContract, Role
 
-__all__ = ["CLASSES", "Row", "coverage", "not_covered"]
+__all__ = ["CLASSES", "Row", "coverage", "fixes_rounding", "not_covered"]
 
 _EVERY = "by every case"
 
@@ -71,7 +71,7 @@ def _held(contract: KernelContract, case: Case) -> set[str]:
     held = {case.input_class} | {VARIANTS[v].input_class for _, v in case.variants}
     held |= {LAYOUT_CLASS.get(layout, "I11") for _, layout in case.layouts}
     held |= {"I18"} if case.configuration else set()
-    held |= {"I22"} if _rounds(contract) else set()
+    held |= {"I22"} if fixes_rounding(contract) else set()
     held |= {"I23"} if case.plan in ("any-order", "carried-on") else set()
     held |= {"I7"} if case.padding else set()
     held |= {"I13"} if case.aliased or _inplace(contract) else set()
@@ -91,7 +91,8 @@ def _inplace(contract: KernelContract) -> bool:
     return any(r is Role.STATE or v.inplace for r, v in contract.values.values())
 
 
-def _rounds(contract: KernelContract) -> bool:
+def fixes_rounding(contract: KernelContract) -> bool:
+    """Whether it says where results are rounded in between."""
     return contract.rounding == "as-baseline" or contract.tolerance.policy in ("ulp", "exact")
 
 

@@ -12,6 +12,7 @@ from validator.differential.coverage import coverage, not_covered
 from validator.differential.details import kernel_details
 from validator.differential.device import Candidate, Device
 from validator.differential.faults import Fault
+from validator.differential.pattern import pattern
 from validator.differential.results import CaseResult, KernelResult
 from validator.differential.rules import BY_FAULT, blind_tolerance, tolerance_too_wide
 from validator.differential.tolerances import in_words
@@ -179,6 +180,7 @@ def _unenforced(result: KernelResult) -> Iterator[str]:
 
 def _findings(contract: KernelContract, result: KernelResult, candidate: Candidate) -> Iterator[Finding]:
     """One finding per rule and output, told by the smallest case that shows it."""
+    shared = pattern(result.results, contract.tiles)
     groups: dict[tuple[str, str], list[tuple[CaseResult, Fault]]] = {}
     for failed in result.of("failed"):
         for fault in failed.faults:
@@ -191,7 +193,9 @@ def _findings(contract: KernelContract, result: KernelResult, candidate: Candida
             BY_FAULT[fault.kind].severity,
             f"{contract.match}: {fault.message}",
             Location(candidate.source, kernel=contract.match),
-            why=f"{len(shown)} of {len(result.results)} cases show it" + (f" ({figures})" if figures else ""),
+            why=f"{len(shown)} of {len(result.results)} cases show it"
+            + (f" ({figures})" if figures else "")
+            + (f"; {contract.match} {shared}" if shared else ""),
             fix=f"validator replay {shlex.quote(case_text(first.case))} --manifest FILE" + _on(candidate.device),
             steps=(
                 *fault.story,

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 
 from validator.differential.cases import case_text
+from validator.differential.pattern import pattern
 from validator.differential.results import CaseResult, KernelResult
 from validator.manifest.contract import KernelContract
 from validator.text import shorten, visible
@@ -39,6 +40,8 @@ def _kernel(contract: KernelContract, result: KernelResult | None, stage: StageR
         )
         yield f"  input classes: {figures['input classes']}"
     if result is not None:
+        if shared := pattern(result.results, contract.tiles):
+            yield f"  {visible(shared)}"
         shown = list(result.shrunk.values()) or result.of("failed")[:1]
         for failed in shown[:_SHOWN]:
             yield ""
