@@ -1,9 +1,9 @@
 """Adequacy: mistakes that the tolerance would not notice.
 
 The reference is run on inputs that stand for a mistake in the kernel (a weight skipped, cut to few mantissa bits, its
-tail dropped; a scalar ten times larger; a term scaled; rounded too early or too late), and its result is judged as if it
-were the candidate's. A mutant that no case can tell from the right result is reported, with the inputs that would show
-it.
+tail dropped; a scalar ten times larger; a term scaled; rounded too early or too late), and its result is judged as if
+it were the candidate's. A mutant that no case can tell from the right result is reported, with the inputs that would
+show it.
 """
 
 from __future__ import annotations
