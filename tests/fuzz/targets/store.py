@@ -49,12 +49,11 @@ def one(data: bytes) -> None:
             (folder / "index.db").write_bytes(index)
         elif not _filled(folder, index):
             return
+        path = folder / Store._name("large")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(file)
         for key, shared in ((None, False), (_KEY, True), (_KEY, False)):
             with Store(folder, key=key, shared=shared, limit=64) as store:
-                path = store._path("large")
-                if not path.exists():
-                    path.parent.mkdir(parents=True, exist_ok=True)
-                    path.write_bytes(file)
                 _use(store)
 
 
