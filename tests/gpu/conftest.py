@@ -113,7 +113,7 @@ class PlayedDevice:
         if name == "late_producer":
             table, _, count, _ = struct.unpack("<QIIQ", parameters.block)
         elif name == "late_publisher":
-            table, _, count, _, done = struct.unpack("<QIIQQ", parameters.block)
+            table, _, count, _, done, _ = struct.unpack("<QIIQQI", parameters.block)
             assert self.read(done, 4) == bytes(4), "nobody cleared it"
             self.write(done, struct.pack("<I", 1))
         else:

@@ -15,7 +15,7 @@ import pytest
 from validator.gpu import neighbour
 from validator.gpu.driver import Function, Parameters
 from validator.gpu.launch import Launchable, Recipe, plan_launch
-from validator.gpu.neighbour import DELAYS_US, Observation, observe
+from validator.gpu.neighbour import DELAYS_US, Observation, Trial, observe
 from validator.manifest.contract import Argument, KernelContract, Launch
 
 EVERY = len(DELAYS_US)
@@ -238,3 +238,11 @@ def test_what_a_step_settles_is_never_late(device, played, settled: tuple[str, .
     device.kernels["k"] = played(early=read, late=store)
     result = observe(device, Function("k", "k"), plan, launches=30, settled=settled)
     assert result.shown is shown
+
+
+def test_what_only_another_order_of_publishing_shows_is_named_by_it():
+    quiet, torn = Trial(("inbox",), 100, 200, 0), Trial(("inbox",), 5, 200, 50)
+    seen = Observation(quiet, (quiet,), (quiet,), (), None, (quiet, torn), ())
+    assert (seen.shown, seen.arguments, seen.least_delay_us) == (True, ("inbox",), 5)
+    named = Observation(quiet, (quiet,), (Trial(("x",), 100, 200, 200),), (), None, (torn,), ())
+    assert named.arguments == ("x",)

@@ -40,5 +40,5 @@ def test_without_a_device_there_is_no_socket():
 
 
 def test_only_adapters_of_a_gpu_see_more_of_the_machine():
-    assert {a.name for a in ADAPTERS.values() if a.open_files} <= {"cuda", "torch-cuda"}
+    assert {a.name for a in ADAPTERS.values() if a.open_files} <= {"cuda", "torch-cuda", "steps-cuda"}
     assert "/proc/self" in ADAPTERS["cuda"].open_files

@@ -69,7 +69,8 @@ extern "C" __global__ void late_producer(const Region* regions, u32 data, u32 co
 
 // Two CTAs: the first waits `delay` ns and writes the data, last region first; the second sees that it is done, and then
 // publishes the words of the flags and mailboxes (regions from `data` on) in four turns, out of order, `delay` / 4 apart.
-extern "C" __global__ void late_publisher(const Region* regions, u32 data, u32 count, u64 delay, u32* done) {
+// `first`: with which turn it begins, so that over four launches each word is the last one once.
+extern "C" __global__ void late_publisher(const Region* regions, u32 data, u32 count, u64 delay, u32* done, u32 first) {
   const u64 begin = nanoseconds();
   let_dependants_start();
   if (blockIdx.x == 0) {
@@ -92,7 +93,7 @@ extern "C" __global__ void late_publisher(const Region* regions, u32 data, u32 c
     const u64 now = nanoseconds();
     while (nanoseconds() - now < delay / 4) {
     }
-    const u32 word = 0x1302u >> (4 * turn) & 3;  // 2, 0, 3, 1
+    const u32 word = 0x1302u >> (4 * ((first + turn) & 3)) & 3;  // 2, 0, 3, 1 from there on
     for (u32 r = data; r < count; ++r)
       for (u64 i = 4 * u64(threadIdx.x) + word; i < regions[r].quads * 4; i += 4 * u64(blockDim.x)) {
         u32* to = reinterpret_cast<u32*>(regions[r].live) + i;

@@ -15,6 +15,7 @@ A fault that no delay shows is not disproved: the static audit has the last word
 from __future__ import annotations
 
 import ctypes
+import itertools
 import struct
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -36,6 +37,8 @@ LAUNCHES = 200
 
 _NAMES = ("gate", "restore", "late_producer", "late_publisher", "late_reader", "compare", "successor")
 _PTX = Path(__file__).with_name("neighbour.ptx")
+_ORDERS = 4
+"""In which a publisher sets the words of a mailbox, in turn."""
 _BATCH = 20
 """Launches queued behind one gate."""
 _GATE_NS = 200_000_000
@@ -110,7 +113,9 @@ class Observation:
             return ()
         read = [t.arguments[0] for t in self.by_argument if t.wrong]
         written = [name for t in self.late_reader for name in t.buffers]
-        return tuple(dict.fromkeys((*read, *written)))
+        # What only another order of publishing shows is read before its own words say that it may be.
+        polled = [name for t in self.publisher if t.wrong for name in t.arguments] if not read and not written else []
+        return tuple(dict.fromkeys((*read, *written, *polled)))
 
 
 def observe(
@@ -182,6 +187,9 @@ class _Stage:
         open_ = [b for b in launchable.buffers if b.name not in settled]
         self._late = tuple(b.name for b in open_ if self._may_be_late(b, guarded))
         self._written = tuple(b.name for b in open_ if b.written)
+        late = [self._buffers[name] for name in self._late]
+        polled = [b for b in late if b.published or b.guarded_by in self._buffers]
+        self._published = tuple(b.name for b in polled) if any(b.published for b in late) else ()
 
     def _compared(self, buffer: Buffer) -> bool:
         return buffer.written or buffer.role is None
@@ -238,8 +246,7 @@ class _Stage:
         single = tuple(self._trial_producer(self._with_guard(n), longest, self._behind) for n in self._late)
         reader = tuple(self._trial_reader(self._written, d) for d in delays) if self._pdl and self._written else ()
         chain = self._trial_chain(longest) if self._pdl else None
-        publishes = any(self._buffers[name].published for name in self._late)
-        publisher = tuple(self._trial_publisher(d) for d in delays) if publishes else ()
+        publisher = tuple(self._trial_publisher(d) for d in delays) if self._published else ()
         return Observation(control, late, single, reader, chain, publisher, blind)
 
     def repeated(self, candidate: Function) -> Trial:
@@ -288,16 +295,17 @@ class _Stage:
     def _trial_publisher(self, delay_us: int) -> Trial:
         beginning, written, results = self._beginning(self._late), self._windows(self._late), self._results()
         data = ctypes.c_uint32(written.data)
-        publisher = Parameters.of(written.address, data, written.count, delay_us * 1000, self._done)
+        common = (written.address, data, written.count, delay_us * 1000, self._done)
+        orders = itertools.cycle([Parameters.of(*common, ctypes.c_uint32(first)) for first in range(_ORDERS)])
 
         def one(marks: int) -> None:
             self._run_restore(beginning)
             self._device.clear(self._done, 4)
-            self._device.launch(self._publisher, _TWO, publisher)
+            self._device.launch(self._publisher, _TWO, next(orders))
             self._run_candidate(self._behind)
             self._run_compare(results, marks)
 
-        return self._repeat(one, results.names, self._late, delay_us)
+        return self._repeat(one, results.names, self._published, delay_us)
 
     def _trial_reader(self, written: Sequence[str], delay_us: int) -> Trial:
         beginning, read = self._beginning(()), self._windows(written)

@@ -71,7 +71,9 @@ def _to_tf32(words: Words) -> Op:
         before = a & ~sign
         if mode == "rna":
             # Cut, also where that makes an infinity of a NaN: so does an H200.
-            return (a & sign) | np.where(before >= infinity, before & ~low, size)
+            size = np.where(before >= infinity, before & ~low, size)
+            # One step down from there, which makes the greatest number of an infinity: an H200 does it to a NaN too.
+            return (a & sign) | (np.where(size >= infinity, size - (low + np.uint32(1)), size) if finite else size)
         size = np.where(before == infinity, infinity, size)
         if finite:
             size = np.where((size >= infinity) & (before <= infinity), greatest, size)

@@ -77,7 +77,8 @@ class Adapter:
     @property
     def open_files(self) -> tuple[str, ...]:
         """Files that the worker may read and write besides its own folder."""
-        return (*(path for path in _DEVICE_NODES if os.path.exists(path)), *_DRIVER_WRITES) if self.gpu else ()
+        device = (*(path for path in _DEVICE_NODES if os.path.exists(path)), *_DRIVER_WRITES) if self.gpu else ()
+        return (*device, *((os.devnull,) if self.programs else ()))  # what compilers print goes there
 
     @property
     def readable(self) -> tuple[str, ...]:
@@ -117,10 +118,10 @@ ADAPTERS: dict[str, Adapter] = {
     a.name: a
     for a in (
         Adapter("numpy", "numpy"),
-        Adapter("torch", "torch", (*_NUMPY, *_TORCH), _TORCH_OPTIONAL, reserve=12 << 30, extra="pip install torch"),
+        Adapter("torch", "torch", (*_NUMPY, *_TORCH), _TORCH_OPTIONAL, reserve=12 << 30, extra="pip install 'validator[torch]'"),
         Adapter(
             "torch-cuda", "torch", (*_NUMPY, *_TORCH), (*_TORCH_OPTIONAL, *_CUTLASS), ("triton",), gpu=True,
-            programs=True, extra="pip install torch",
+            programs=True, extra="pip install 'validator[torch]'",
         ),
         Adapter(
             "cuda", "validator.gpu.adapter", (*_NUMPY, *_OURS, "cuda", "elftools"), ("nvidia",), launches=True,
@@ -128,11 +129,11 @@ ADAPTERS: dict[str, Adapter] = {
         ),
         Adapter(
             "steps", "validator.gpu.steps", (*_NUMPY, *_TORCH, *_OURS), _TORCH_OPTIONAL, reserve=12 << 30,
-            extra="pip install torch",
+            extra="pip install 'validator[torch]'",
         ),
         Adapter(
             "steps-cuda", "validator.gpu.steps", (*_NUMPY, *_TORCH, *_OURS), (*_TORCH_OPTIONAL, *_CUTLASS),
-            ("triton",), gpu=True, programs=True, extra="pip install torch",
+            ("triton",), gpu=True, programs=True, extra="pip install 'validator[torch]'",
         ),
         Adapter("ptx", "validator.emulate.adapter", (*_NUMPY, *_OURS), launches=True, prepares=True),
     )
