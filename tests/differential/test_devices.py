@@ -13,7 +13,7 @@ import pytest
 from validator.differential import device as devices
 from validator.differential.cases import Case
 from validator.differential.device import Device, NotRunHere, candidate_of, devices_asked, launch_of
-from validator.differential.engine import run_case, run_kernel
+from validator.differential.engine import planned_cases, run_case, run_kernel
 from validator.differential.errors import DifferentialError
 from validator.differential.processes import Trees, runner_for
 from validator.differential.results import CaseResult
@@ -162,16 +162,47 @@ def as_if_compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[
     return lambda kernel: contract(compiled={"artifact": "k/scale.ptx", "kernel": kernel})
 
 
-def test_rows_far_apart_are_not_claimed_where_they_lie_close(
+FAR = [{**a, "layouts": ["contiguous", "distant"]} if a["name"] == "x" else a for a in KERNEL["args"]]
+
+
+def test_an_adapter_of_compiled_kernels_is_told_of_rows_far_apart(
     trees: Trees, as_if_compiled: Callable[..., KernelContract]
 ) -> None:
-    far = [{**a, "layouts": ["contiguous", "distant"]} if a["name"] == "x" else a for a in KERNEL["args"]]
-    kernel = contract(args=far, compiled={"artifact": "k/scale.ptx", "kernel": "present"})
+    kernel = contract(args=FAR, compiled={"artifact": "k/scale.ptx", "kernel": "present"})
     ((_, result, stage),) = run_contracts([kernel], trees, 1, 5, device=Device.PTX)
     assert result is not None
-    assert not any("distant" in dict(r.case.layouts).values() for r in result.results)
+    assert result.of("failed") == []  # the adapter says what it was told
     (row,) = (r for r in stage.evidence[0].details["coverage"] if r["class"] == "I1")
-    assert (row["applies"], row["cases"]) == (True, 0)
+    assert row["cases"] > 0
+
+
+def test_rows_far_apart_are_not_claimed_where_they_lie_close(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Adapter, "lacking", lambda self: "")
+    seen = candidate_of(contract(args=FAR, torch="fast:right"), Device.CUDA).contract
+    assert planned_cases(seen, 1, 5)
+    assert not any("distant" in dict(case.layouts).values() for case in planned_cases(seen, 1, 5))
+
+
+def test_what_a_compiled_kernel_can_choose_reaches_its_launch(
+    trees: Trees, as_if_compiled: Callable[..., KernelContract]
+) -> None:
+    kernel = contract(
+        launch={"grid": ["B", "ceil_div(D, tile)"], "block": [128], "shared": 64},
+        configurations={"tile": [16, 1]},
+        compiled={"artifact": "k/scale.ptx", "kernel": "present"},
+    )
+    ((_, result, _),) = run_contracts([kernel], trees, 1, 5, device=Device.PTX)
+    assert result is not None
+    # The adapter refuses any other grid than that of tiles of 16; where D is 1, both are the same.
+    wide = [r for r in result.results if dict(r.case.dims)["D"] > 1]
+    assert {(r.status == "failed", dict(r.case.configuration)["tile"]) for r in wide} == {(True, 1), (False, 16)}
+
+
+@pytest.mark.parametrize("shape", [["B", "tile"], ["tile", "D"]])
+def test_what_a_kernel_can_choose_is_no_size_of_its_arguments(shape: list[str]) -> None:
+    args = [{**a, "shape": shape} if a["name"] == "x" else a for a in KERNEL["args"]]
+    with pytest.raises(ValueError, match="dimension 'tile' has no range"):
+        contract(args=args, launch={"grid": ["tile"], "block": [1]}, configurations={"tile": [16]}, **COMPILED)
 
 
 def test_launches_and_strides_reach_the_adapter(trees: Trees, as_if_compiled: Callable[..., KernelContract]) -> None:

@@ -207,7 +207,8 @@ def build(contract: KernelContract, case: Case) -> Inputs:
             continue
         if values.value is not None:
             number = values.value
-            inputs[name] = parse_expression(number).value(dict(case.dims)) if isinstance(number, str) else number
+            known = {**dict(case.dims), **dict(case.configuration)}
+            inputs[name] = parse_expression(number).value(known) if isinstance(number, str) else number
             continue
         fill = fill_of(contract, case, name)
         if role in FILLED:

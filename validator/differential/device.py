@@ -103,7 +103,7 @@ def offered(contract: KernelContract, device: Device) -> Candidate:
     """The same, whether or not this machine can run it."""
     if device is not Device.CPU and contract.compiled is not None:
         target = f"{contract.compiled.artifact}:{contract.compiled.kernel}"
-        seen = contract.as_compiled if device is Device.CUDA else contract.as_compiled.without_distance
+        seen = contract.as_compiled
         if bare := [n for n, (_, v) in seen.values.items() if v.value is None and v.stride is None and not v.dtype]:
             raise NotRunHere(f"the contract gives {', '.join(bare)} neither `value` nor `dtype`")
         return Candidate(device, ADAPTERS[device.value], target, seen, _compiled_options(seen))

@@ -184,8 +184,10 @@ class Runner:
         """Hand the call over, after whatever launches come before its last."""
         call.placed.guard()
         case, turn = call.case, call.turn
-        launch = launch_of(self.contract, dict(case.dims)) if self.chosen.compiled else ()
-        more = (*(value for _, value in case.configuration), *launch)
+        if self.chosen.compiled:
+            more = launch_of(self.contract, {**dict(case.dims), **dict(case.configuration)})
+        else:
+            more = tuple(value for _, value in case.configuration)
         *before, last = call.placed.calls(numbered(self.contract, case, turn.order), keep=turn.keep, more=more)
         self.calls += 1 + len(before)
         ended = [r for r in self.candidate.call_many(before) if r.result is None] if before else []

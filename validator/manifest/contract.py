@@ -10,6 +10,7 @@ import difflib
 import fnmatch
 import re
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from functools import cached_property
 from typing import Annotated, Literal
 
@@ -224,7 +225,8 @@ class KernelContract(Model):
         default_factory=dict
     )
     """What the candidate can choose (a tile, a split, a path), by name: it takes these numbers after the arguments, in
-    this order, and must be right with each; the reference knows nothing of them."""
+    this order, and must be right with each; the reference knows nothing of them. A compiled kernel takes them where
+    `launch` or the `value` of a parameter names them."""
     launches: Launches | None = None
     """The callables are called several times for one result."""
     nan_propagates: bool = True
@@ -342,7 +344,8 @@ def _bad_dims(contract: KernelContract) -> Iterator[str]:
                 used |= dict.fromkeys(parse_expression(text).names, "launch")
             except ValueError as error:
                 yield f"launch: {error}"
-    for name in sorted(used.keys() - ranged):
+    chosen = contract.configurations.keys() & _told_when_launched(contract)
+    for name in sorted(used.keys() - ranged - chosen):
         yield f"{used[name]}: dimension {name!r} has no range in `dims`{_nearest(name, ranged)}"
     for index, shape in enumerate(contract.production):
         names = shape.keys() ^ ranged
@@ -352,6 +355,23 @@ def _bad_dims(contract: KernelContract) -> Iterator[str]:
             broken = [c.text for c in parsed if not c.holds(shape)]
             if broken:
                 yield f"production[{index}]: breaks {', '.join(f'`{b}`' for b in broken)}"
+
+
+def _told_when_launched(contract: KernelContract) -> set[str]:
+    """Names that nothing but a compiled kernel's launch and its by-value parameters use."""
+    told = [s for s in (*(contract.launch.grid or ()), *(contract.launch.block or ())) if isinstance(s, str)]
+    shapes: set[str] = set()
+    for argument in contract.args:
+        for part in argument.fields or (argument,):
+            if part.model:
+                shapes |= part.size_names
+            elif isinstance(part.value, str):
+                told.append(part.value)
+    names: set[str] = set()
+    for text in told:
+        with suppress(ValueError):
+            names |= parse_expression(text).names
+    return names - shapes
 
 
 def _bad_names(contract: KernelContract) -> Iterator[str]:
