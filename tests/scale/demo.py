@@ -29,8 +29,10 @@ def build(
     scenario: tuple[str, ...] = ("good",),
     source: bytes | None = None,
     demanded: bool = False,
+    built: tuple[str, ...] = ARCHITECTURES,
 ) -> Path:
-    """`compiled`: the two newer architectures are built here with nvcc; else the change ships them too.
+    """`compiled`: the change ships two architectures, and all that are `built` are built here with nvcc; else it ships
+    all four.
 
     `demanded`: the policy asks for builds.
 
@@ -49,6 +51,8 @@ def build(
         head |= read_tree(demo / layer)
     manifest = head[b"rfcs/kda-decode.toml"].data.decode().replace(_LISTED, _ALL)
     added = _BUILD.format(toolchain="nvcc" if compiled else "prebuilt")
+    if built != ARCHITECTURES:
+        added += f"architectures = [{', '.join(map(repr, built))}]\n"
     head[b"rfcs/kda-decode.toml"] = Node((manifest + added).encode())
     if not compiled:
         for file in sorted(PREBUILT.glob("kda_decode.*")):

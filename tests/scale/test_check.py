@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import random
@@ -9,12 +10,14 @@ import re
 import signal
 import subprocess
 import sys
-import time
+from contextlib import chdir, redirect_stderr, redirect_stdout
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
 from tests.scale.small import build
+from validator import cli
 
 ROOT = Path(__file__).parents[2]
 SEED = ("--seed", "5")
@@ -35,9 +38,16 @@ def environment(**more: str) -> dict[str, str]:
 
 
 def run(name: str, *args: str, cwd: Path, **more: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command(name, *args), cwd=cwd, env=environment(**more), capture_output=True, text=True, timeout=400, check=False
-    )
+    """The command line in this process: most of what a command takes is to import what it needs."""
+    out, err = io.StringIO(), io.StringIO()
+    with (
+        chdir(cwd),
+        patch.dict(os.environ, environment(**more), clear=True),
+        redirect_stdout(out),
+        redirect_stderr(err),
+    ):
+        code = cli.run([name, *args])
+    return subprocess.CompletedProcess([name, *args], code, out.getvalue(), err.getvalue())
 
 
 def asked(repo: Path, *more: str) -> tuple[str, ...]:
@@ -60,11 +70,9 @@ def plain(repo: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
     done = run("check", *asked(repo, "--bundle", "b", "--quiet", "--cache", "cache"), cwd=folder)
     assert done.returncode == 0, done.stdout + done.stderr
     assert left(folder) == ["b", "cache"]  # nothing of the run is left beside it
-    start = time.process_time()
     again = run("check", *asked(repo, "--bundle", "c", "--quiet", "--cache", "cache"), cwd=folder)
     assert again.returncode == 0, again.stderr
     assert identity(folder / "c") == identity(folder / "b")
-    assert time.process_time() - start < 60
     return identity(folder / "b")
 
 
@@ -73,31 +81,31 @@ def test_a_plan_says_what_a_check_would_run_and_runs_nothing(repo, tmp_path):
     assert listed.returncode == 0, listed.stderr
     assert "scale on cpu: 64 cases" in listed.stdout
     assert "shift: 15 combinations of sizes, types, layouts and choices; 15 cases hold all 15" in listed.stdout
-    documents = [json.loads(run("plan", *asked(repo, "--format", "json"), cwd=tmp_path).stdout) for _ in range(2)]
+    wanted = asked(repo, "--format", "json", "--cache", "c")  # what was drawn once is not drawn again
+    documents = [json.loads(run("plan", *wanted, cwd=tmp_path).stdout) for _ in range(2)]
     assert documents[0] == documents[1]
     ids = [cell["id"] for cell in documents[0]["cells"]]
     # The first cells of both kernels come before the second of either.
     assert ids == [f"differential/cpu/{k}/000{n}" for n in (0, 1) for k in ("scale", "shift")]
     parts = []
-    for number in (1, 2, 3):
-        part = run("plan", *asked(repo, "--format", "json", "--shard", f"{number}/3"), cwd=tmp_path)
+    for number in (1, 2):
+        part = run("plan", *wanted, "--shard", f"{number}/2", cwd=tmp_path)
         parts += [cell["id"] for cell in json.loads(part.stdout)["cells"]]
     assert sorted(parts) == sorted(ids)
-    assert not left(tmp_path)
+    assert left(tmp_path) == ["c"]
 
 
 def test_shards_put_together_are_one_run_and_a_missing_one_is_unproven(repo, plain, tmp_path):
-    for number in (1, 2, 3):
-        done = run("check", *asked(repo, "--shard", f"{number}/3", "--part", f"p{number}"), cwd=tmp_path)
+    for number in (1, 2):
+        done = run("check", *asked(repo, "--shard", f"{number}/2", "--part", f"p{number}"), cwd=tmp_path)
         assert done.returncode == 0, done.stdout + done.stderr
-        assert f"shard {number}/3" in run("status", f"p{number}", cwd=tmp_path).stdout
-    whole = run("merge", "p3", "p1", "p2", "--repo", str(repo), "--bundle", "whole", "--quiet", cwd=tmp_path)
+        assert f"shard {number}/2" in run("status", f"p{number}", cwd=tmp_path).stdout
+    whole = run("merge", "p2", "p1", "--repo", str(repo), "--bundle", "whole", "--quiet", cwd=tmp_path)
     assert whole.returncode == 0, whole.stdout + whole.stderr
     assert identity(tmp_path / "whole") == plain
-    partly = run("merge", "p1", "p2", "--repo", str(repo), cwd=tmp_path)
-    missing = json.loads(run("plan", *asked(repo, "--format", "json", "--shard", "3/3"), cwd=tmp_path).stdout)["cells"]
-    assert partly.returncode == (1 if missing else 0)
-    assert ("shard 3/3 is missing" in partly.stdout) is bool(missing)
+    partly = run("merge", "p1", "--repo", str(repo), cwd=tmp_path)
+    assert partly.returncode == 1
+    assert "shard 2/2 is missing" in partly.stdout
     assert run("merge", "p1", "p1", cwd=tmp_path).returncode == 2
 
 

@@ -68,9 +68,12 @@ def test_a_value_under_another_key_is_a_miss_where_there_is_a_trust_key(tmp_path
 def test_an_index_that_is_none_any_more_starts_anew(tmp_path, garbage):
     with Store(tmp_path) as store:
         store.put("a", SMALL)
+        store.put("b", LARGE)
     (tmp_path / "index.db").write_bytes(garbage)
     with Store(tmp_path) as store:
         assert store.get("a") is None
+        # Left without an index, a value would take its room for ever.
+        assert bool(garbage) is not any(tmp_path.glob("objects/*/*.z"))
         assert store.put("a", SMALL)
         assert store.get("a") == SMALL
 

@@ -64,7 +64,7 @@ def plan(
         engine = Engine(executor, [store] if store is not None else [])
         planner = Planner(engine.seconds, engine.is_known)
         options = Options(Path(repo), base, head, rfc, policies, seed)
-        result = run_check(options, stages=stages, work=planner)
+        result = run_check(options, stages=stages, work=planner, store=store)  # cases that were drawn once
     whole = Plan(planner.rows, _left_out(result), _notes(result))
     shown = whole.part(part) if part is not None else whole
     emit(json.dumps(shown.document(), indent=2) + "\n" if format_ == "json" else shown.text())

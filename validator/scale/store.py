@@ -20,6 +20,7 @@ import hashlib
 import hmac
 import math
 import os
+import shutil
 import sqlite3
 import tempfile
 import time
@@ -230,6 +231,8 @@ class Store:
                     return None
                 for name in ("index.db", "index.db-wal", "index.db-shm"):  # no database any more: start anew
                     (self._folder / name).unlink(missing_ok=True)
+                # Nothing says what its values are of, and what no index counts would never make room.
+                shutil.rmtree(self._folder / "objects", ignore_errors=True)
         return None
 
     def _connected(self) -> sqlite3.Connection:
