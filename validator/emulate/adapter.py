@@ -16,17 +16,18 @@ from zlib import crc32
 
 import numpy as np
 
-from validator.emulate.adversary import Plan, draw_plan
+from validator.emulate.adversary import FRIENDLY, Plan, draw_plan
 from validator.emulate.audited import audited
 from validator.emulate.errors import EmulateError
-from validator.emulate.explain import causes, headline
+from validator.emulate.explain import MOST_STEPS, Step, causes, effects, headline
 from validator.emulate.hoisted import beside, hoisted_loads
 from validator.emulate.lateness import lateness_of
 from validator.emulate.launch import check_shape, tensor_map
 from validator.emulate.layout import FIRST_BUFFER, WINDOW_MIDDLE
 from validator.emulate.machine import Machine, Memory, Shape, Unexecutable
 from validator.emulate.memory import POISON, WINDOW_BITS, Region
-from validator.emulate.run import compile_kernel, outcome_of
+from validator.emulate.minimise import alone
+from validator.emulate.run import Outcome, compare, compile_kernel, outcome_of
 from validator.errors import Problem, ValidatorError
 from validator.gpu.adapter import NotRunHere, Said, parameter_block
 from validator.gpu.placement import Arena, arena_of, distance
@@ -40,6 +41,9 @@ __all__ = ["Fault", "Kernel", "load", "prepare"]
 LARGEST_FILE = 1 << 27
 HASHED = 1 << 20
 """Bytes of an input that decide on the plan."""
+LARGEST_STORY = 20_000_000
+"""Thread-instructions of a run that is made again to tell its story."""
+_RESULTS = (Role.OUTPUT, Role.STATE, Role.WORKSPACE)
 PLANS = 64
 """Different plans over the calls of a run."""
 
@@ -174,18 +178,47 @@ class Kernel:
             raise NotRunHere(wrong)
         given = {s.name: value for s, value in zip(self._said, args, strict=True)}
         plan = self.plan or draw_plan(self.seed, self._number(given), self.hoisted is None, self._delayed)
+        try:
+            machine, placed = self._run(given, shape, plan)
+            self.last = machine
+            faults = [h for h in machine.hazards if not h.unsettled]
+            story = self._story(given, shape, machine) if faults else []
+        except (ValidatorError, NotRunHere, MemoryError):
+            raise
+        except Exception as error:
+            # A fault of this program must not be held against the kernel.
+            told = f"internal error of the emulator: {type(error).__name__}: {error}"
+            raise NotRunHere(f"{self.program.name}: {told}; please report it") from error
+        for one in placed.values():
+            _write_back(one)
+        if faults:
+            raise Fault(headline(faults[0], self.code.decoded), *(step.text for step in story))
+
+    def _run(self, given: Mapping[str, Any], shape: Shape, plan: Plan) -> tuple[Machine, dict[str, _Placed]]:
+        """One launch; the caller's arrays stay as they are."""
         placed = self._place(given, plan)
-        machine = self.last = Machine(self.code, shape, self._memory(given, placed, plan), plan)
+        machine = Machine(self.code, shape, self._memory(given, placed, plan), plan)
         try:
             machine.run()
         except Unexecutable as reason:
             raise NotRunHere(f"{self.program.name}: {reason.args[0]} is not executed here") from None
-        for one in placed.values():
-            _write_back(one)
-        faults = [h for h in machine.hazards if not h.unsettled]
-        if faults:
-            story = causes(outcome_of(machine, ()), self.code.decoded)
-            raise Fault(headline(faults[0], self.code.decoded), *(step.text for step in story))
+        return machine, placed
+
+    def _story(self, given: Mapping[str, Any], shape: Shape, machine: Machine) -> list[Step]:
+        """How a fault came about, and what it did to the results: the same launch is made again, friendly."""
+        written = [s.name for s, a in zip(self._said, self._about, strict=True) if a.role in _RESULTS]
+
+        def attempt(plan: Plan) -> Outcome:
+            return outcome_of(self._run(given, shape, plan)[0], written)
+
+        outcome, decoded = outcome_of(machine, written), self.code.decoded
+        steps = list(causes(outcome, decoded))
+        if machine.executed <= LARGEST_STORY:
+            friendly = attempt(FRIENDLY)
+            singly = alone(attempt, friendly, outcome, self._delayed)
+            kinds = {name: str(given[name].dtype) for name in written}
+            steps += effects(compare(friendly, outcome), singly, outcome, decoded, kinds)
+        return steps[:MOST_STEPS]
 
     def _number(self, given: Mapping[str, Any]) -> int:
         if self.number is not None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from validator.emulate.adversary import Plan
 from validator.emulate.hazard import Hazard, HazardKind, Place
@@ -11,9 +13,9 @@ from validator.emulate.play import Report
 from validator.emulate.program import Decoded
 from validator.emulate.run import Difference, Outcome
 from validator.emulate.shadow import PLACE_MASK, THREAD_SHIFT
-from validator.emulate.story import StaleRead
+from validator.emulate.story import StaleRead, dtype_named
 
-__all__ = ["Step", "causes", "explain", "headline"]
+__all__ = ["Step", "causes", "effects", "explain", "headline"]
 
 MOST_STEPS = 12
 
@@ -77,12 +79,14 @@ def _memory(name: str, offset: int | None) -> str:
     return f"{name!r}" if offset is None else f"{name!r} at byte {offset}"
 
 
-def explain(report: Report, decoded: Decoded) -> list[Step]:
-    """The first failure of a report; empty where there is none."""
+def explain(report: Report, decoded: Decoded, kinds: Mapping[str, str] | None = None) -> list[Step]:
+    """The first failure of a report; empty where there is none. `kinds`: element type by buffer, where known."""
     outcome = report.failing
     if outcome is None:
         return []
-    return [*causes(outcome, decoded), *_effects(report, outcome, decoded)][:MOST_STEPS]
+    return [*causes(outcome, decoded), *effects(report.differences, report.alone, outcome, decoded, kinds or {})][
+        :MOST_STEPS
+    ]
 
 
 def causes(outcome: Outcome, decoded: Decoded) -> Iterator[Step]:
@@ -100,12 +104,19 @@ def causes(outcome: Outcome, decoded: Decoded) -> Iterator[Step]:
         yield Step(f"{len(hazards) - 3} more hazards follow", "access")
 
 
-def _effects(report: Report, outcome: Outcome, decoded: Decoded) -> Iterator[Step]:
-    for difference in report.differences[:2]:
-        yield _result(difference, outcome, decoded)
-    if report.alone:
-        yield Step("; ".join(_alone(name, count) for name, count in report.alone.items()), "result")
-    if not report.differences:
+def effects(
+    differences: Sequence[Difference],
+    alone: Mapping[str, int],
+    outcome: Outcome,
+    decoded: Decoded,
+    kinds: Mapping[str, str],
+) -> Iterator[Step]:
+    """Which results came out wrong, and which late buffer alone is enough for it; `kinds`: element type by buffer."""
+    for difference in differences[:2]:
+        yield _result(difference, outcome, decoded, kinds.get(difference.buffer, ""))
+    if alone:
+        yield Step("; ".join(_alone(name, count) for name, count in alone.items()), "result")
+    if not differences:
         yield Step("no result differs in this run: the order that would show it was not drawn", "result")
 
 
@@ -142,12 +153,20 @@ def _value(stale: StaleRead, outcome: Outcome, decoded: Decoded) -> Step:
     return Step(text, "value", stale.thread // per_cta, stale.thread % per_cta, str(decoded.line(stale.index)))
 
 
-def _result(difference: Difference, outcome: Outcome, decoded: Decoded) -> Step:
-    got, expected = difference.got.hex(" ", 4), difference.expected.hex(" ", 4)
+def _result(difference: Difference, outcome: Outcome, decoded: Decoded, kind: str) -> Step:
     share = f"{difference.count:,} of {difference.size:,} bytes"
-    writer = _writer(difference, outcome, decoded)
-    first = f"first at byte {difference.first}: {got} instead of {expected}{writer}"
-    return Step(f"{difference.buffer!r} comes out wrong in {share}, {first}", "result")
+    got, expected = (_shown(raw, difference.first, kind) for raw in (difference.got, difference.expected))
+    at = f"{got} instead of {expected}{_writer(difference, outcome, decoded)}"
+    return Step(f"{difference.buffer!r} comes out wrong in {share}, first at byte {difference.first}: {at}", "result")
+
+
+def _shown(raw: bytes, first: int, kind: str) -> str:
+    """The element that holds byte `first` of a buffer, of which `raw` is 16 aligned bytes; all without a type."""
+    dtype = dtype_named(kind)
+    if dtype is None:
+        return raw.hex(" ", 4)
+    at = first % 16 // dtype.itemsize
+    return f"{np.frombuffer(raw, dtype)[at]}"
 
 
 def _writer(difference: Difference, outcome: Outcome, decoded: Decoded) -> str:

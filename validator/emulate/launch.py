@@ -77,6 +77,11 @@ class Prepared:
         return tuple(b.name for b in self.launchable.buffers if b.written or b.role is None)
 
     @property
+    def kinds(self) -> dict[str, str]:
+        """Element types of buffers, as the contract gives them."""
+        return {name: values.dtype[0] for name, (_, values) in self.contract.values.items() if values.dtype}
+
+    @property
     def lateness(self) -> Lateness:
         said = ((b.name, b.role, b.guarded_by) for b in self.launchable.buffers)
         return lateness_of(said, self.shape.pdl, self.step)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import ml_dtypes
 import numpy as np
 
 from validator.emulate.hazard import HazardKind
@@ -16,10 +17,19 @@ if TYPE_CHECKING:
     from validator.emulate.machine import Machine
     from validator.emulate.memory import Touch
 
-__all__ = ["StaleRead", "Story"]
+__all__ = ["StaleRead", "Story", "dtype_named"]
 
 MOST = 64
 """Events kept."""
+
+
+def dtype_named(kind: str) -> np.dtype[Any] | None:
+    """numpy's type for an element type of a contract; None for packed and unknown ones."""
+    try:
+        found = np.dtype(getattr(ml_dtypes, kind, kind)) if kind else None
+    except TypeError:
+        return None
+    return found if found is not None and found.itemsize in (1, 2, 4, 8) else None
 
 
 @dataclass(frozen=True, slots=True)

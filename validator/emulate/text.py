@@ -50,7 +50,7 @@ def _lines(report: Report, agreement: Agreement, code: Code, prepared: Prepared,
         yield f"  {headline(hazard, code.decoded)} [{hazard.count:,}x]"
     if len(hazards) > _SHOWN:
         yield f"  and {len(hazards) - _SHOWN} more"
-    story = explain(report, code.decoded)
+    story = explain(report, code.decoded, prepared.kinds)
     if story:
         yield ""
         yield "how it went wrong:"
@@ -115,6 +115,6 @@ def run_document(report: Report, agreement: Agreement, code: Code, prepared: Pre
                 "where": s.where,
                 "instruction": s.instruction,
             }
-            for s in explain(report, decoded)
+            for s in explain(report, decoded, prepared.kinds)
         ],
     }
