@@ -25,7 +25,7 @@ def main() -> int:
 
         return run(sys.argv[1:])
     except KeyboardInterrupt:  # while modules were still being imported
-        sys.stderr.write("interrupted; nothing was written\n")
+        sys.stderr.write("interrupted before the end\n")
         return 130
 
 

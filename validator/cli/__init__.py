@@ -92,7 +92,7 @@ def run(args: Sequence[str]) -> int:
         return stop.exit_code
     except (click.Abort, KeyboardInterrupt) as stop:
         found = [f"found before that: {visible(note)}" for note in getattr(stop, "__notes__", ())]
-        return _say("\n".join(["interrupted; nothing was written", *found]), 130)
+        return _say("\n".join(["interrupted before the end", *found]), 130)
     except click.ClickException as error:
         return _say(_usage(error), 2)
     except ValidatorError as error:

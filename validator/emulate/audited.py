@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from validator.emulate.errors import EmulateError
 from validator.emulate.lateness import StepSays
+from validator.errors import Problem
 from validator.ordering.artifacts import Artifact, audit_artifacts
 from validator.ordering.program import Isa
 
@@ -23,7 +25,7 @@ class Audited:
     source: KernelAudit | None
     """None: the PTX could not be audited."""
     built: KernelAudit | None = None
-    """None: there is no machine code, or none that can be read."""
+    """None: no machine code was given."""
     stepped: bool = False
     """The contract has steps."""
 
@@ -51,10 +53,17 @@ def audited(
     steps: Sequence[Step] = (),
     cubin: Path | None = None,
 ) -> Audited:
-    """Audit `kernel` of the PTX `data`; with `steps`, every kernel of the file takes part in them."""
+    """Audit `kernel` of the PTX `data`; with `steps`, every kernel of the file takes part in them.
+
+    Raises:
+        EmulateError: `cubin` holds no machine code of it that can be audited.
+    """
     artifacts = [Artifact(file, data=data)] + ([] if cubin is None else [Artifact(cubin.name, path=cubin)])
     glob = ("*",) if steps else (kernel,)
     result = audit_artifacts(artifacts, tuple(contracts), tuple(steps), kernel_glob=glob, jobs=1)
     kernels = [k for k in result.kernels if k.name == kernel]
     source, built = (next((k for k in kernels if k.isa is isa), None) for isa in (Isa.PTX, Isa.SASS))
+    if cubin is not None and built is None:
+        why = next((s.reason for s in result.skipped if s.artifact == cubin.name), f"no kernel {kernel} is in it")
+        raise EmulateError(Problem(f"was not audited: {why}", str(cubin), "name the machine code made of this PTX"))
     return Audited(source, built, bool(steps))
