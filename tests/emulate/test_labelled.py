@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from fixtures.ordering.labels import contract_of
-from validator.emulate.agreement import agree
+from validator.emulate.agreement import Static, agree
 from validator.emulate.audited import Audited, audited
 from validator.emulate.hazard import HazardKind
 from validator.emulate.hoisted import hoisted_loads
@@ -67,7 +67,7 @@ def shown_by(kind: str) -> set[HazardKind]:
 def test_bad_twins_show_what_their_label_names(name: str, arch: str) -> None:
     case, report, audit = run(name, arch, 2)
     assert not report.friendly.unexecutable
-    agreement = agree(audit.all, report.hazards)
+    agreement = agree(Static.of(audit.all), report.hazards)
     assert not agreement.missed
     assert not agreement.unshown or case["kind"].startswith("G")
     wanted = shown_by(case["kind"])

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from validator.emulate.agreement import Agreement, agree
+from validator.emulate.agreement import Agreement, Static, agree
 from validator.emulate.audited import audited
 from validator.emulate.launch import Prepared, prepare, with_other_numbers
 from validator.emulate.machine import Limits
@@ -71,7 +71,7 @@ def run(folder: Path) -> list[Seen | str]:
             replace(p, step=audit.step) for p in (prepared, *with_other_numbers(program, contract, RECIPE))
         )
         report = play(compile_kernel(program, data), first, schedules=3, limits=LIMITS, others=others)
-        found.append(Seen(verdicts[program.name], report, agree(audit.all, report.hazards)))
+        found.append(Seen(verdicts[program.name], report, agree(Static.of(audit.all), report.hazards)))
     return found
 
 

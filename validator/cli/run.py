@@ -23,7 +23,12 @@ Sizes = tuple[int, int, int]
 @click.option("--contract", required=True, metavar="FILE", help="What the kernel's arguments are.")
 @click.option("--kernel", "name", metavar="NAME", help="Which kernel of the file. [default: the only one]")
 @click.option("--launch", default="", metavar='"grid=X,Y,Z block=X,Y,Z"', help="Instead of what the contract says.")
-@click.option("--cubin", metavar="FILE", help="Machine code: loads that it moved above the wait are executed there.")
+@click.option(
+    "--cubin",
+    type=click.Path(exists=True, dir_okay=False),
+    metavar="FILE",
+    help="Machine code: loads that it moved above the wait are executed there.",
+)
 @click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True, help="Of every draw.")
 @click.option("--schedules", type=click.IntRange(1, 10_000), default=20, show_default=True, help="Drawn runs.")
 @click.option(
@@ -58,14 +63,15 @@ def run(
     from dataclasses import replace
 
     from validator.cli.output import emit
-    from validator.emulate.agreement import agree
+    from validator.emulate.agreement import Static, agree
     from validator.emulate.audited import audited
+    from validator.emulate.document import run_document
     from validator.emulate.hoisted import hoisted_loads
     from validator.emulate.launch import Prepared, prepare, with_other_numbers
     from validator.emulate.machine import Limits
     from validator.emulate.play import play
     from validator.emulate.run import compile_kernel, find_kernel
-    from validator.emulate.text import run_document, run_text, status_of
+    from validator.emulate.text import run_text, status_of
     from validator.emulate.trace import trace_text
     from validator.ordering.ptx import read_ptx
 
@@ -94,7 +100,7 @@ def run(
         others=others,
         jobs=jobs or os.cpu_count() or 1,
     )
-    agreement = agree(audit.all, report.hazards)
+    agreement = agree(Static.of(audit.all), report.hazards)
     if format_ == "json":
         trace = False
         emit(json.dumps(run_document(report, agreement, code, prepared, seed), indent=2) + "\n")

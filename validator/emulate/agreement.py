@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from validator.ordering.result import AccessRow, KernelAudit
     from validator.verdict.model import Finding
 
-__all__ = ["Agreement", "agree"]
+__all__ = ["Agreement", "Static", "agree"]
 
 _EARLY = (
     HazardKind.EARLY_READ, HazardKind.EARLY_WRITE, HazardKind.EARLY_ATOMIC, HazardKind.EARLY_COPY,
@@ -56,36 +56,57 @@ _SUBJECT = frozenset(kind for kinds in _SHOWN_BY.values() for kind in kinds) - {
 class Agreement:
     missed: tuple[str, ...] = ()
     """Faults that runs showed and the audit, which claims to be complete, does not have: defects of the audit."""
+    open: tuple[str, ...] = ()
+    """The same where the audit says itself that it is not complete."""
     unshown: tuple[str, ...] = ()
     """Faults that the audit has and no run showed."""
 
 
-def agree(audits: Sequence[KernelAudit], hazards: Iterable[Hazard]) -> Agreement:
-    """`audits`: of the PTX, and of the machine code where loads were moved as it has them."""
+@dataclass(frozen=True, slots=True)
+class Static:
+    """What the audit says of a kernel, in all its builds."""
+
+    findings: tuple[Finding, ...]
+    named: frozenset[str]
+    """Arguments that it found to be touched early without leave, or that a compiler may read early."""
+    complete: bool
+    """It claims to have seen everything: none of its builds is left unproven."""
+
+    @classmethod
+    def of(cls, audits: Sequence[KernelAudit]) -> Static:
+        findings = tuple(f for a in audits for f in a.findings)
+        complete = bool(audits) and all(a.status is not Status.UNPROVEN for a in audits)
+        return cls(findings, frozenset(_rows(audits)), complete)
+
+
+def agree(static: Static, hazards: Iterable[Hazard]) -> Agreement:
+    """`hazards`: what runs of the PTX showed, loads moved as in the machine code if that is among the builds."""
     seen = list(hazards)
     kinds = {h.kind for h in seen}
-    findings = [f for a in audits for f in a.findings if f.severity is Severity.ERROR and f.status is not Status.PROVEN]
+    findings = [f for f in static.findings if f.severity is Severity.ERROR and f.status is not Status.PROVEN]
     shows = {f.id: _SHOWN_BY.get(f.rule.removeprefix("order/"), ()) for f in findings}
     unshown = [f"{f.rule}: {f.message}" for f in findings if shows[f.id] and kinds.isdisjoint(shows[f.id])]
-    missed: list[Hazard] = []
-    if audits and all(a.status is not Status.UNPROVEN for a in audits):
-        anywhere = {kind for found in shows.values() for kind in found}
-        # A flag that synchronises nothing shows as an early access to what it guards.
-        through_flags = {kind for found in shows.values() if HazardKind.NOT_RELEASED in found for kind in found}
-        named = frozenset(_named(audits, findings))
-        for hazard in seen:
-            by_memory = hazard.kind in _BY_MEMORY
-            known = hazard.kind in (through_flags if by_memory else anywhere) or (by_memory and hazard.memory in named)
-            if hazard.kind in _SUBJECT and not hazard.unsettled and not known:
-                missed.append(hazard)
-    told = (f"{h.kind.value}{f' of {h.memory!r}' if h.memory else ''}" for h in missed)
-    return Agreement(tuple(dict.fromkeys(told)), tuple(dict.fromkeys(unshown)))
+    anywhere = {kind for found in shows.values() for kind in found}
+    # A flag that synchronises nothing shows as an early access to what it guards.
+    through_flags = {kind for found in shows.values() if HazardKind.NOT_RELEASED in found for kind in found}
+    named = static.named | frozenset(_quoted(findings))
+    alone = []
+    for hazard in seen:
+        by_memory = hazard.kind in _BY_MEMORY
+        known = hazard.kind in (through_flags if by_memory else anywhere) or (by_memory and hazard.memory in named)
+        if hazard.kind in _SUBJECT and not hazard.unsettled and not known:
+            alone.append(f"{hazard.kind.value}{f' of {hazard.memory!r}' if hazard.memory else ''}")
+    told = tuple(dict.fromkeys(alone))
+    missed, left_open = (told, ()) if static.complete else ((), told)
+    return Agreement(missed, left_open, tuple(dict.fromkeys(unshown)))
 
 
-def _named(audits: Iterable[KernelAudit], findings: Iterable[Finding]) -> Iterator[str]:
-    """Arguments that an audit found to be touched early without leave, or that a compiler may read early."""
+def _quoted(findings: Iterable[Finding]) -> Iterator[str]:
     for finding in findings:
         yield from (name.rpartition(".")[2] for name in re.findall(r"'([^']+)'", finding.message))
+
+
+def _rows(audits: Iterable[KernelAudit]) -> Iterator[str]:
     for audit in audits:
         rows: tuple[AccessRow, ...] = (*(r for r in audit.early if not r.allowed), *audit.movable)
         yield from (ref.name.rpartition(".")[2] for row in rows for ref in row.params)

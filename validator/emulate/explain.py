@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -15,7 +17,7 @@ from validator.emulate.run import Difference, Outcome
 from validator.emulate.shadow import PLACE_MASK, THREAD_SHIFT
 from validator.emulate.story import StaleRead, dtype_named
 
-__all__ = ["Step", "causes", "effects", "explain", "headline"]
+__all__ = ["Step", "causes", "effects", "explain", "headline", "read_headline"]
 
 MOST_STEPS = 12
 
@@ -24,7 +26,7 @@ _WORDS = {
     HazardKind.EARLY_WRITE: "writes {what} before the wait: the launches before may still use it and write it later",
     HazardKind.EARLY_ATOMIC: "updates {what} before the wait: the launches before may still write it",
     HazardKind.EARLY_COPY: "starts an asynchronous copy of {what} before the wait",
-    HazardKind.MOVABLE_READ: "reads {what}, which changes during the kernel's life, with a non-coherent load",
+    HazardKind.MOVABLE_READ: "reads {what}, which changes while the kernel lives, with a non-coherent load",
     HazardKind.UNDECLARED: "touches {what} before the wait; the contract gives it no role",
     HazardKind.LEAVES_WITHOUT_WAIT: "triggers dependants and leaves without a wait",
     HazardKind.NOT_ACQUIRED: "reads {what} without having acquired the flag that publishes it",
@@ -47,13 +49,15 @@ _WORDS = {
 }
 
 
+StepKind = Literal["launch", "wait", "access", "other", "value", "result"]
+
+
 @dataclass(frozen=True, slots=True)
 class Step:
     """One step of the story, for text and for a picture."""
 
     text: str
-    kind: str
-    """launch, wait, access, other, value, result."""
+    kind: StepKind
     cta: int | None = None
     thread: int | None = None
     where: str = ""
@@ -71,6 +75,17 @@ def headline(hazard: Hazard, decoded: Decoded) -> str:
         line, thread, cta = decoded.line(hazard.other.index), hazard.other.thread, hazard.other.cta
         text += f"; the other place is {line}, thread {thread} of CTA {cta}"
     return f"{text}: {hazard.detail}" if hazard.detail else text
+
+
+_HEADLINE = re.compile(r"(?:^|Fault: )([a-z-]+): thread (\d+) of CTA (\d+) [^'(]*(?:'([^']*)')?")
+
+
+def read_headline(text: str) -> Hazard | None:
+    """The hazard that a headline tells of (kind, thread, memory), whatever stands around it; None for other text."""
+    match = _HEADLINE.search(text)
+    if match is None or match[1] not in {kind.value for kind in HazardKind}:
+        return None
+    return Hazard(HazardKind(match[1]), Place(0, int(match[3]), int(match[2])), match[4] or "")
 
 
 def _memory(name: str, offset: int | None) -> str:
@@ -139,7 +154,7 @@ def _alone(name: str, wrong: int) -> str:
     return f"with {name!r} alone late, {shown}"
 
 
-def _at(kind: str, place: Place, text: str, decoded: Decoded) -> Step:
+def _at(kind: StepKind, place: Place, text: str, decoded: Decoded) -> Step:
     instruction = decoded.program.text(place.index)
     return Step(text, kind, place.cta, place.thread, str(decoded.line(place.index)), instruction)
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict
-from typing import Any
+from typing import Literal
 
 from validator.emulate.agreement import Agreement
 from validator.emulate.explain import explain, headline
@@ -13,12 +12,12 @@ from validator.emulate.play import Report
 from validator.emulate.translate import Code
 from validator.text import visible
 
-__all__ = ["run_document", "run_text", "status_of"]
+__all__ = ["run_text", "status_of"]
 
 _SHOWN = 12
 
 
-def status_of(report: Report, agreement: Agreement) -> str:
+def status_of(report: Report, agreement: Agreement) -> Literal["fail", "unproven", "pass"]:
     """fail, unproven or pass."""
     if report.refuted:
         return "fail"
@@ -58,63 +57,3 @@ def _lines(report: Report, agreement: Agreement, code: Code, prepared: Prepared,
         yield f"{number:3}. {step.text}"
         if step.instruction:
             yield f"       {step.instruction}"
-
-
-def run_document(report: Report, agreement: Agreement, code: Code, prepared: Prepared, seed: int) -> dict[str, Any]:
-    """The same for machines."""
-    decoded = code.decoded
-    return {
-        "schema": "validator/run/1",
-        "verdict": status_of(report, agreement),
-        "kernel": report.kernel,
-        "seed": seed,
-        "schedules": report.schedules,
-        "grid": list(prepared.shape.grid),
-        "block": list(prepared.shape.block),
-        "instructions": report.friendly.instructions,
-        "late": list(prepared.late),
-        "plan": None if report.failing is None else asdict(report.failing.plan),
-        "alone": [{"buffer": name, "wrong_bytes": count} for name, count in report.alone.items()],
-        "unproven": report.unsettled,
-        "missed_by_audit": list(agreement.missed),
-        "not_shown": list(agreement.unshown),
-        "unsupported": dict(sorted(report.unsupported.items())),
-        "hazards": [
-            {
-                "kind": h.kind.value,
-                "memory": h.memory,
-                "offset": h.offset,
-                "count": h.count,
-                "cta": h.place.cta,
-                "thread": h.place.thread,
-                "line": str(decoded.line(h.place.index)),
-                "ptx_line": decoded.line(h.place.index).text,
-                "instruction": decoded.program.text(h.place.index),
-                "other": None if h.other is None else str(decoded.line(h.other.index)),
-                "detail": h.detail,
-            }
-            for h in sorted(report.hazards, key=lambda h: (h.place.index, h.kind.value, h.memory))
-        ],
-        "differences": [
-            {
-                "buffer": d.buffer,
-                "first": d.first,
-                "bytes": d.count,
-                "size": d.size,
-                "got": d.got.hex(),
-                "expected": d.expected.hex(),
-            }
-            for d in report.differences
-        ],
-        "story": [
-            {
-                "kind": s.kind,
-                "text": s.text,
-                "cta": s.cta,
-                "thread": s.thread,
-                "where": s.where,
-                "instruction": s.instruction,
-            }
-            for s in explain(report, decoded, prepared.kinds)
-        ],
-    }

@@ -18,7 +18,7 @@ from pathlib import Path
 from validator import __version__
 from validator.change.model import Tree
 from validator.errors import ValidatorError
-from validator.pipeline import roles
+from validator.pipeline import emulated, roles
 from validator.pipeline.asked import as_policy_asks
 from validator.pipeline.crosscheck import FAMILY, STATEMENT, cross_check
 from validator.pipeline.inputs import Inputs, Options, open_inputs
@@ -78,7 +78,8 @@ def check(
         combined = _run(STAGES if stages is None else stages, context, debug)
         launched = _safely(FAMILY, STATEMENT, lambda: cross_check(context, combined), debug)
         recorded = _safely(roles.FAMILY, roles.STATEMENT, lambda: roles.roles(context), debug)
-        combined = _combine([combined, launched, recorded])
+        run = _safely(emulated.FAMILY, emulated.STATEMENT, lambda: emulated.compare_runs(context, combined), debug)
+        combined = _combine([combined, launched, recorded, run])
     judged, uses = _waive(as_policy_asks(combined, inputs.policy), inputs, started)
     obligations = tuple(sorted(judged.obligations, key=lambda o: o.id))
     return CheckResult(

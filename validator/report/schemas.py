@@ -55,6 +55,9 @@ SCHEMAS: dict[str, Published] = {
     "diff": Published(
         "result of `validator diff` (validator/diff/1)", _of_name("validator.differential.document", "DiffDocument")
     ),
+    "run": Published(
+        "result of `validator run` (validator/run/1)", _of_name("validator.emulate.document", "RunDocument")
+    ),
     "review": Published(
         "reviews/*.json of a bundle, `review` (validator/review/1)", _of_name("validator.verdict.review", "Review")
     ),

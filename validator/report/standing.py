@@ -9,7 +9,7 @@ from validator.verdict.result import CheckResult
 
 __all__ = ["RANKS", "by_subject", "remark", "said", "stands"]
 
-_SUBJECTS = ("ordering", "differential", "neighbour", "build", "isolation", "gate", "scope")
+_SUBJECTS = ("ordering", "differential", "emulated", "neighbour", "build", "isolation", "gate", "scope")
 """Families in the order in which a reviewer asks: the kernels, who is reached by them, who judged."""
 _LEFT_TO_GATES = "isolation/paths"
 RANKS = (
