@@ -19,15 +19,16 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="session")
 def ray_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """`host:port` of a cluster with two processors and 100 MB of object store."""
+    """`host:port` of a cluster with two processors, one GPU by its own account, and 100 MB of object store."""
     if find_spec("ray") is None:
         pytest.skip("Ray is not installed: pip install 'validator[scale]'")
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "RAY_AUTH_MODE": "disabled"}
     os.environ["RAY_AUTH_MODE"] = "disabled"
     port = 21379 + os.getpid() % 20000
     process = subprocess.Popen(
-        [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", f"--port={port}", "--num-cpus=2", "--block",
-         f"--object-store-memory={100 << 20}", "--include-dashboard=false", "--disable-usage-stats"],
+        [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", f"--port={port}", "--num-cpus=2",
+         "--num-gpus=1", "--block", f"--object-store-memory={100 << 20}",
+         "--include-dashboard=false", "--disable-usage-stats"],
         cwd=tmp_path_factory.mktemp("ray"), env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         start_new_session=True,
     )  # fmt: skip

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from tests.scale.tasks import cell, cells
+from tests.scale.tasks import cell, cells, gpu_cells
 from tests.scale.test_engine import killed_while_it_runs
 from validator.scale import cluster as module
 from validator.scale.batch import Batch
@@ -15,6 +15,8 @@ from validator.scale.budget import Budget
 from validator.scale.cell import InPlace, Needs, State
 from validator.scale.cluster import Cluster, ClusterError
 from validator.scale.engine import Engine
+from validator.scale.store import Store
+from validator.scale.surroundings import devices
 
 
 def told(outcomes):
@@ -68,9 +70,28 @@ def test_a_budget_ends_what_runs(ray_cluster):
 def test_what_a_cell_needs_is_asked_for(ray_cluster):
     ray_cluster.room(Needs())
     assert ray_cluster._asked(Needs()) == {"num_cpus": 1}
-    assert ray_cluster._asked(Needs(gpu="any", memory=1 << 30)) == {"num_cpus": 1, "memory": 1 << 30}
-    ray_cluster._slots["GPU"] = 8  # as on a node that has them
     assert ray_cluster._asked(Needs(gpu="H200")) == {"num_cpus": 1, "num_gpus": 1, "accelerator_type": "H200"}
+    ray_cluster._slots["GPU"] = 0  # as where no node has one
+    assert ray_cluster._asked(Needs(gpu="any", memory=1 << 30)) == {"num_cpus": 1, "memory": 1 << 30}
+
+
+def test_a_gpu_is_given_to_one_cell_at_a_time_and_its_results_rest_on_it(ray_cluster, tmp_path):
+    work = [*gpu_cells(3), cell(9, "visible")]
+    with Store(tmp_path) as store:
+        outcomes = {o.cell.id: o for o in Engine(ray_cluster, [store], [store]).run(work, 4)}
+        assert [outcomes[c.id].data for c in work[:3]] == [b"0"] * 3  # the one that Ray gave it
+        assert ray_cluster.devices() == devices()  # the same machine
+        known = [o.known for o in Engine(ray_cluster, [store]).run(work, 4)]
+        other = [o.known for o in Engine(ray_cluster, [store], devices=["another driver"]).run(work, 4)]
+    assert known == [True] * 4
+    assert sorted(other) == [False] * 3 + [True]
+
+
+def test_a_node_that_runs_another_version_is_no_part_of_a_check(ray_cluster, monkeypatch):
+    here = dict(module.software())
+    monkeypatch.setattr(module, "software", lambda: here | {"validator": "0123456789ab"})
+    with pytest.raises(ClusterError, match=r"a node has validator [0-9a-f]{12} where here is 0123456789ab"):
+        list(Engine(ray_cluster).run(cells(2), 2))
 
 
 def test_a_wrong_result_is_never_retried(ray_cluster, tmp_path):

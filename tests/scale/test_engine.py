@@ -15,10 +15,11 @@ from tests.scale.tasks import cell, cells, gpu_cells
 from validator.scale.batch import Batch, Finished, run_cells
 from validator.scale.budget import Budget, BudgetError, in_words, parse_duration
 from validator.scale.cell import InPlace, Needs, State
-from validator.scale.engine import Engine
+from validator.scale.engine import DEVICES, Engine
 from validator.scale.local import Local, gpus_here
 from validator.scale.shard import Shard, ShardError
 from validator.scale.store import Store
+from validator.scale.surroundings import devices
 
 
 def told(outcomes):
@@ -106,6 +107,29 @@ def test_whatever_can_change_a_result_is_in_its_key():
     ]
     assert len({c.key for c in [base, *others]}) == len(others) + 1
     assert replace(base, id="other", seconds=9.0).key == base.key
+
+
+def test_what_ran_on_a_gpu_rests_on_the_devices_and_the_driver_and_is_merged_where_there_are_none(tmp_path):
+    """Parts of a run say what they ran on; who puts them together may have no GPU at all."""
+    work = [replace(c, task="tests.scale.tasks:echo") for c in gpu_cells(4)] + cells(2)
+    parts = [Store(tmp_path / str(n)) for n in (1, 2)]
+    for number, (store, on) in enumerate(zip(parts, ("driver 580; H200", "driver 590; B200"), strict=True), 1):
+        machine = Fake(0, on)
+        list(Engine(machine, keep_in=[store], whole=store, shard=Shard(number, 2)).run(work, 6))
+        assert not any(o.known for o in Engine(Fake(0, "driver 600"), [store]).run(work, 6) if o.cell.needs.gpu)
+    said = sorted(store.get(DEVICES).decode() for store in parts)
+    assert said == ["driver 580; H200", "driver 590; B200"]
+    merged = list(Engine(Fake(0, "none"), parts, absent=lambda c: "missing", devices=said).run(work, 6))
+    assert [o.why for o in merged if not o.known] == []
+
+
+def test_the_devices_of_a_machine_are_what_its_driver_says(tmp_path):
+    assert devices(tmp_path) == "none"
+    (tmp_path / "gpus/0000:0a").mkdir(parents=True)
+    (tmp_path / "version").write_text("NVRM version: 580.159.04\nGCC version: 12\n")
+    (tmp_path / "gpus/0000:0a/information").write_text("Model: \t\t NVIDIA H200\nIRQ: 7\n")
+    devices.cache_clear()
+    assert devices(tmp_path) == "NVRM version: 580.159.04; NVIDIA H200"
 
 
 def test_what_raised_is_not_kept(local, tmp_path):
@@ -297,10 +321,14 @@ def test_what_is_no_shard(wrong):
 class Fake:
     """Loses every batch of more than one cell, and the first batches of one."""
 
-    def __init__(self, losses):
+    def __init__(self, losses, on="none"):
+        self.on = on
         self.losses, self.batches, self.waiting = losses, [], []
 
     def place(self, name, path): ...
+
+    def devices(self):
+        return self.on
 
     def room(self, needs):
         return len(self.waiting) < 2

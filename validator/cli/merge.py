@@ -35,7 +35,7 @@ def merge(
     from validator.report.bundle import save_bundle
     from validator.report.formats import render
     from validator.scale.cell import Cell
-    from validator.scale.engine import Engine
+    from validator.scale.engine import DEVICES, Engine
     from validator.scale.local import Local
     from validator.scale.run_folder import same_run
     from validator.scale.shard import Shard
@@ -60,7 +60,8 @@ def merge(
         display = stack.enter_context(Display(quiet=quiet))
         key = key_of_trusted_runs()
         stores = [stack.enter_context(Store(by_number[n] / "results", key=key)) for n in sorted(by_number)]
-        engine = Engine(stack.enter_context(Local()), stores, absent=absent)
+        devices = {on.decode("utf-8", "replace") for store in stores if (on := store.get(DEVICES)) is not None}
+        engine = Engine(stack.enter_context(Local()), stores, absent=absent, devices=sorted(devices) or None)
         result = run_check(options, progress=display, work=engine)
     write_outputs(files, lambda kind: render(result, kind))
     if bundle:

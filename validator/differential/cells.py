@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
@@ -32,7 +32,7 @@ from validator.own_source import own_source
 from validator.scale.cell import UNREADABLE, Cell, Content, Needs, Outcome, State, Work
 from validator.stage import Store
 
-__all__ = ["cells_of", "planned", "put_together", "run_part", "seeded"]
+__all__ = ["cells_of", "merged", "parts_of", "planned", "put_together", "run_part", "seeded"]
 
 _CASES = {Device.CPU: 64, Device.CUDA: 64, Device.PTX: 16}
 """In one cell: processes are started for it, which costs as much as a dozen cases on numpy."""
@@ -83,8 +83,7 @@ def cells_of(
     if trees.artifacts is not None:
         places["artifacts"] = trees.artifacts
     names = {name: work.keep(path) for name, path in places.items()}
-    parts = (part for mine in _by_seed(wanted) for part in _parts(contract, device, mine))
-    for number, cases in enumerate(parts):
+    for number, cases in enumerate(parts_of(contract, device, wanted)):
         payload = {
             "contract": contract.model_dump_json(),
             "device": device.value,
@@ -96,15 +95,19 @@ def cells_of(
             task=f"{__name__}:run_part",
             payload=json.dumps(payload, sort_keys=True).encode(),
             content=tuple(names.values()),
-            rests_on=_rests_on(device),
+            rests_on=_rests_on(),
             seconds=_START + _SECONDS[device] * len(cases),
             needs=Needs(gpu="any" if device is Device.CUDA else ""),
             what=f"{contract.match} on {device.value}: {len(cases)} cases, from {cases[0].origin}",
         )
 
 
-def _parts(contract: KernelContract, device: Device, wanted: Sequence[Case]) -> Iterator[tuple[Case, ...]]:
+def parts_of(contract: KernelContract, device: Device, wanted: Sequence[Case]) -> Iterator[tuple[Case, ...]]:
     """So many cases as make a cell, fewer where they are large. Who runs them, and how many, changes nothing here."""
+    return (part for mine in _by_seed(wanted) for part in _parts(contract, device, mine))
+
+
+def _parts(contract: KernelContract, device: Device, wanted: Sequence[Case]) -> Iterator[tuple[Case, ...]]:
     part: list[Case] = []
     weight = 0.0
     for case in wanted:
@@ -186,20 +189,26 @@ def put_together(wanted: tuple[Case, ...], outcomes: Sequence[Outcome]) -> Kerne
     Raises:
         DifferentialError: a cell said itself that it cannot be run.
     """
-    whole = KernelResult(wanted)
-    blind: set[str] = set()
-    seen: set[str] = set()
+    parts, why = [], ""
     for outcome in sorted(outcomes, key=lambda o: o.cell.id):
         if outcome.state is State.RAISED:
             raise DifferentialError(outcome.why)
         if outcome.state is not State.DONE:
-            whole.why_missing = whole.why_missing or outcome.why
+            why = why or outcome.why
             continue
         try:
-            part = _ran().validate_json(outcome.data).result
+            parts.append(_ran().validate_json(outcome.data).result)
         except ValidationError:
-            whole.why_missing = whole.why_missing or UNREADABLE
-            continue
+            why = why or UNREADABLE
+    return merged(wanted, parts, why)
+
+
+def merged(wanted: tuple[Case, ...], parts: Iterable[KernelResult], why_missing: str = "") -> KernelResult:
+    """One result out of those of a kernel's parts, in their order."""
+    whole = KernelResult(wanted, why_missing=why_missing)
+    blind: set[str] = set()
+    seen: set[str] = set()
+    for part in parts:
         for result in part.results:
             whole.results.append(result)
             if is_news(result, whole) and result.case.id in part.shrunk:
@@ -215,17 +224,7 @@ def put_together(wanted: tuple[Case, ...], outcomes: Sequence[Outcome]) -> Kerne
     return whole
 
 
-def _rests_on(device: Device) -> Mapping[str, str]:
-    """What can change a result besides the cell itself."""
+def _rests_on() -> Mapping[str, str]:
+    """What can change a result besides the cell itself; the engine knows the devices."""
     libraries = {name: version(name) for name in ("numpy", "ml_dtypes")}
-    machine = {"python": platform.python_version(), "machine": platform.machine()}
-    return {**libraries, **machine, **(_gpu() if device is Device.CUDA else {})}
-
-
-@cache
-def _gpu() -> Mapping[str, str]:
-    """Driver and models of this machine's GPUs, as the driver says."""
-    places = [Path("/proc/driver/nvidia/version"), *sorted(Path("/proc/driver/nvidia/gpus").glob("*/information"))]
-    texts = [path.read_text("utf-8", "replace") for path in places if path.is_file()]
-    models = (line for text in texts[1:] for line in text.splitlines() if line.startswith("Model"))
-    return {"driver": texts[0].partition("\n")[0] if texts else "none", "gpus": "; ".join(models)}
+    return {**libraries, "python": platform.python_version(), "machine": platform.machine()}

@@ -66,6 +66,10 @@ class Executor(Protocol):
 
     def submit(self, batch: Batch) -> None: ...
 
+    def devices(self) -> str:
+        """What GPUs cells run on, and with which driver: part of what their results rest on."""
+        ...
+
     @property
     def busy(self) -> bool:
         """Whether anything was submitted that has not come back."""

@@ -23,6 +23,7 @@ from typing import Any, Self
 from validator.errors import Problem, ValidatorError
 from validator.scale.batch import Batch, Ended, Finished, run_cells
 from validator.scale.cell import Cell, Needs
+from validator.scale.surroundings import devices, software
 
 __all__ = ["Cluster", "ClusterError"]
 
@@ -30,6 +31,8 @@ _AHEAD = 2
 """Batches a slot: one runs, one waits beside it."""
 _COUNTED = 5.0
 """Seconds after which the cluster's processors are counted again: nodes come and go."""
+_ASKED = 60.0
+"""Seconds for every node to say what GPUs it has."""
 _OLD = 2 * 24 * 3600
 """Seconds after which content of an earlier job is removed from a node."""
 
@@ -83,8 +86,25 @@ class Cluster:
         self._connect()
         content = {name: self._shipped(name) for name in batch.content}
         task = self._task.options(**self._asked(batch.needs))
-        self._running[task.remote(batch.cells, content)] = batch
+        self._running[task.remote(batch.cells, content, software())] = batch
         self._note_begun()
+
+    def devices(self) -> str:
+        """Of every node that has GPUs, each as it says itself; this machine's where none has."""
+        self._connect()
+        nodes = [node for node in self._ray.nodes() if node["Alive"] and node["Resources"].get("GPU")]
+        if not nodes:
+            return devices()
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        ask = self._ray.remote(num_cpus=0)(_devices)
+        places = [NodeAffinitySchedulingStrategy(node["NodeID"], soft=False) for node in nodes]
+        try:
+            asked = [ask.options(scheduling_strategy=place).remote() for place in places]
+            return "; ".join(sorted(set(self._ray.get(asked, timeout=_ASKED))))
+        except self._ray.exceptions.RayError as error:
+            hint = "see to the nodes with GPUs, or use --executor local"
+            raise ClusterError(Problem(f"does not say what GPUs it has: {error}", "Ray", hint)) from error
 
     @property
     def busy(self) -> bool:
@@ -166,10 +186,16 @@ class Cluster:
         self._since.pop(reference, None)
         self._note_begun()
         try:
-            return Finished(batch, [Ended(*ended) for ended in self._ray.get(reference)])
+            said = self._ray.get(reference)
         except self._ray.exceptions.RayError as error:
             first = str(error).strip().partition("\n")[0][:300]
             return Finished(batch, None, f"{type(error).__name__}: {first}")
+        if isinstance(said, dict):
+            told = ", ".join(f"{name} {said.get(name)} where here is {mine}" for name, mine in software().items()
+                             if said.get(name) != mine)  # fmt: skip
+            hint = "install the same on every node: results of two versions are not one check"
+            raise ClusterError(Problem(f"a node has {told}", "Ray", hint))
+        return Finished(batch, [Ended(*ended) for ended in said])
 
 
 def _knock(address: str | None) -> None:
@@ -182,14 +208,23 @@ def _knock(address: str | None) -> None:
 # -- on the node -------------------------------------------------------------------------------------------------------
 
 
-def _run(cells: Sequence[Cell], content: Mapping[str, Any]) -> list[tuple[Any, ...]]:
-    """A task: what `run_cells` says of a batch."""
+def _run(
+    cells: Sequence[Cell], content: Mapping[str, Any], wanted: Mapping[str, str]
+) -> list[tuple[Any, ...]] | dict[str, str]:
+    """A task: what `run_cells` says of a batch; or what is installed here, where that is not what is wanted."""
     import ray
+
+    if dict(software()) != dict(wanted):
+        return dict(software())
 
     def place(name: str) -> Path:
         return _unpacked(name, lambda: ray.get(content[name]))
 
     return [tuple(ended) for ended in run_cells(cells, place)]
+
+
+def _devices() -> str:
+    return devices()
 
 
 def _packed(path: Path) -> bytes:

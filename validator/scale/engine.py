@@ -7,10 +7,11 @@ is tried again, in smaller pieces, so that one cell that takes its worker with i
 
 from __future__ import annotations
 
+import hashlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, product
 from pathlib import Path
 
 from validator.scale.batch import Batch, Executor, Finished
@@ -20,8 +21,10 @@ from validator.scale.cell import Cell, Needs, Outcome, State, digest_of
 from validator.scale.shard import Shard
 from validator.scale.store import Store
 
-__all__ = ["Engine"]
+__all__ = ["DEVICES", "Engine"]
 
+DEVICES = "devices"
+"""Key under which a part of a run says what GPUs its results were made on."""
 _AT_ONCE = 0.25
 """Seconds of work in a batch: much more than it costs to hand one out, little to lose with a node."""
 _MOST = 256
@@ -50,6 +53,8 @@ class Engine:
     """Why a cell that no store knows is not to be run at all (merging shards); empty: run it."""
     board: Board = field(default_factory=Board)
     """Told of every outcome, as it comes."""
+    devices: Sequence[str] | None = None
+    """What GPUs results may have been made on, as parts of a run say (merging them); None: the executor's."""
 
     def __post_init__(self) -> None:
         self._names: dict[Path, str] = {}
@@ -90,7 +95,7 @@ class Engine:
 
     def is_known(self, cell: Cell) -> bool:
         """Whether an earlier run's result will be taken."""
-        return any(store.get(cell.key) is not None for store in self.known)
+        return any(store.get(key) is not None for key in self._keys(cell) for store in self.known)
 
     # -- inside ------------------------------------------------------------------------------------------------------
 
@@ -111,10 +116,10 @@ class Engine:
 
     def _settled(self, cell: Cell) -> Outcome | None:
         """The outcome of a cell that need not be run, or must not be."""
-        for store in self.known:
-            data = store.get(cell.key)
+        for key, store in product(self._keys(cell), self.known):
+            data = store.get(key)
             if data is not None:
-                self._keep(cell, data, besides=store)
+                self._keep(key, data, besides=store)
                 return Outcome(cell, State.DONE, data, known=True)
         if self.shard is not None and not self.shard.has(cell):
             return Outcome(cell, State.ELSEWHERE, why=f"belongs to shard {Shard.of(cell, self.shard.count)}")
@@ -123,8 +128,8 @@ class Engine:
 
     def _failed(self, cell: Cell) -> Outcome | None:
         """What a part of a run says of a cell that failed by itself there."""
-        for store in self.known:
-            why = store.get(f"{cell.key} raised")
+        for key, store in product(self._keys(cell), self.known):
+            why = store.get(f"{key} raised")
             if why is not None:
                 return Outcome(cell, State.RAISED, why=why.decode("utf-8", "replace"), known=True)
         return None
@@ -174,9 +179,9 @@ class Engine:
             runs, spent = self._took.get(cell.kind, (0, 0.0))
             self._took[cell.kind] = (runs + 1, spent + outcome.seconds)
             if outcome.state is State.DONE:
-                self._keep(cell, outcome.data)
+                self._keep(self._keys(cell)[0], outcome.data)
             elif outcome.state is State.RAISED and self.whole is not None:
-                self.whole.put(f"{cell.key} raised", outcome.why.encode("utf-8", "replace"))
+                self.whole.put(f"{self._keys(cell)[0]} raised", outcome.why.encode("utf-8", "replace"))
             yield outcome
 
     def _lost(self, batch: Batch, why: str) -> Iterator[Outcome]:
@@ -190,10 +195,20 @@ class Engine:
         else:
             yield Outcome(cells[0], State.LOST, why=f"{why} ({_TRIES} times)")
 
-    def _keep(self, cell: Cell, data: bytes, besides: Store | None = None) -> None:
+    def _keys(self, cell: Cell) -> Sequence[str]:
+        """What its result is kept by; of one that needs a GPU, by the devices and the driver too."""
+        if not cell.needs.gpu:
+            return (cell.key,)
+        if self.devices is None:
+            self.devices = (self.executor.devices(),)
+            if self.whole is not None:
+                self.whole.put(DEVICES, self.devices[0].encode("utf-8", "replace"))
+        return [hashlib.sha256(f"{cell.key} {on}".encode("utf-8", "replace")).hexdigest() for on in self.devices]
+
+    def _keep(self, key: str, data: bytes, besides: Store | None = None) -> None:
         for store in self.keep_in:
             if store is not besides:
-                store.put(cell.key, data)
+                store.put(key, data)
 
     def _note_costs(self) -> None:
         took, self._took = self._took, {}

@@ -23,6 +23,7 @@ from typing import Any, Self
 
 from validator.scale.batch import Batch, Finished, run_cells
 from validator.scale.cell import Needs
+from validator.scale.surroundings import devices
 
 __all__ = ["Local", "gpus_here", "serve"]
 
@@ -95,6 +96,9 @@ class Local:
         elsewhere = not self.in_place or bool(batch.needs.gpu and self._with_gpu)
         if self._started or elsewhere or sum(b.seconds for b in self._queued) >= _WORTH:
             self._give()
+
+    def devices(self) -> str:
+        return devices()
 
     @property
     def busy(self) -> bool:
