@@ -10,10 +10,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import jsonschema
 import pytest
 
 from validator.emulate.adapter import prepare
 from validator.emulate.hazard import HazardKind
+from validator.report.schemas import schema_of
 
 ROOT = Path(__file__).parents[2]
 KERNELS = ROOT / "fixtures/emulate"
@@ -50,6 +52,9 @@ def test_a_kernel_without_its_wait_is_refused_and_its_case_can_be_replayed(tree:
     assert done.returncode == 1
     failed = next(c for c in json.loads(done.stdout)["cases"] if c["status"] == "failed")
     assert "early-read" in json.dumps(failed)
+    story = failed["error"][0]["story"]
+    assert any("the true value is" in step for step in story)
+    assert any("'out' comes out wrong" in step for step in story)
     again = validator(tree, "replay", failed["reproduce"], "--manifest", "contracts.toml", "--device", "ptx")
     assert again.returncode == 1
     assert "early-read" in again.stdout
@@ -77,6 +82,7 @@ def test_run_repeats_itself_with_the_same_seed() -> None:
     first, second = (run("bad-try-wait-gives-up", "--seed", "9", "--format", "json") for _ in range(2))
     assert first.stdout == second.stdout
     document = json.loads(first.stdout)
+    jsonschema.validate(document, schema_of("run"))
     assert document["schema"] == "validator/run/1"
     assert document["verdict"] == "fail"
     assert document["hazards"][0]["kind"] == "early-read"
@@ -138,6 +144,19 @@ def test_the_command_of_the_documentation_runs_as_it_stands(tmp_path: Path) -> N
     shutil.copy(PATTERNS / "trigger-before-wait/contract.toml", tmp_path)
     done = validator(tmp_path, *shlex.split(command))
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.sass
+@pytest.mark.parametrize("variant", ["hoisted", "good"])
+def test_the_demo_gives_a_wrong_number_as_the_documentation_says(variant: str) -> None:
+    text = (ROOT / "docs/emulate.md").read_text()
+    (command,) = re.findall(r"<!-- commands: replay -->\n```sh\nvalidator (.*?)\n```", text, re.DOTALL)
+    done = validator(ROOT, *shlex.split(command.replace("\\\n", "").replace("demo/hoisted", f"demo/{variant}")))
+    assert done.returncode == (variant == "hoisted"), done.stdout + done.stderr
+    quoted = re.findall(r'"([^"]*come[^"]* wrong[^"]*)"', text)
+    assert len(quoted) == 2
+    for sentence in quoted:
+        assert (" ".join(sentence.split()) in done.stdout) == (variant == "hoisted")
 
 
 def test_the_documentation_names_every_hazard() -> None:

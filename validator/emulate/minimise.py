@@ -45,8 +45,12 @@ def _suspects(outcome: Outcome, late: Sequence[str]) -> list[str]:
 
 def alone(attempt: Attempt, friendly: Outcome, outcome: Outcome, late: Sequence[str]) -> dict[str, int]:
     """Late buffer → bytes of results that come out wrong when it alone is late; buffers that a hazard names."""
+    suspects = _suspects(outcome, late)[:MOST_ALONE]
+    if len(suspects) == 1:
+        # Late buffers that no hazard names were read by nobody while they were late.
+        return {suspects[0]: sum(d.count for d in compare(friendly, outcome))}
     found = {}
-    for name in _suspects(outcome, late)[:MOST_ALONE]:
+    for name in suspects:
         again = attempt(outcome.plan.alone(name))
         if any(h.memory == name for h in again.hazards):
             found[name] = sum(d.count for d in compare(friendly, again))
