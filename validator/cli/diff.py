@@ -163,7 +163,8 @@ def _contracts(path: str, glob: str) -> list[KernelContract]:
     contracts, _ = load_contract(_read(path), path)
     chosen = [c for c in contracts if fnmatch.fnmatchcase(c.match, glob)]
     if not chosen:
-        raise click.UsageError(f"{path}: no kernel of the name {glob!r}; there are {', '.join(c.match for c in contracts)}")
+        known = ", ".join(c.match for c in contracts)
+        raise click.UsageError(f"{path}: no kernel of the name {glob!r}; there are {known}")
     return chosen
 
 
