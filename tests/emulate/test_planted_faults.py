@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
 from fixtures.gpu.kernels.recorded import Recorded, recorded
 from validator.emulate.hazard import HazardKind
 from validator.emulate.launch import prepare, with_arrays
-from validator.emulate.play import play
+from validator.emulate.play import Report, play
 from validator.emulate.run import compile_kernel, find_kernel
 from validator.gpu.launch import NotLaunchable
+from validator.manifest.load import load_contract
+from validator.manifest.matching import match_contract
 from validator.ordering.ptx import read_ptx
 
+FIXTURES = Path(__file__).parents[2] / "fixtures/emulate"
 KERNELS = {kernel.name: kernel for kernel in recorded()}
 RACE, NOT_WAITED, PROXY = HazardKind.RACE, HazardKind.COPY_NOT_WAITED, HazardKind.PROXY
 PASSED = (r"mbarrier\.try_wait[\w.:]*\s+(\w+)[^;]*;", r"setp.eq.u32 \1, 0, 0;")
@@ -60,3 +64,33 @@ def test_a_planted_fault_shows_as_its_hazard(name, pattern, place, replacement, 
     report = play(compile_kernel(program, image), with_arrays(prepared, kernel.contents("before")), schedules=10)
     assert kind in {hazard.kind for hazard in report.hazards}
     assert report.refuted
+
+
+def split_sum(name: str) -> Report:
+    image = (FIXTURES / "kernels.sm_90a.ptx").read_bytes()
+    contracts, _ = load_contract((FIXTURES / "splitk.toml").read_bytes(), "splitk.toml")
+    program = find_kernel(read_ptx(image, name), name)
+    contract = match_contract(contracts, name)
+    assert contract is not None
+    prepared = prepare(program, contract)
+    assert not isinstance(prepared, NotLaunchable)
+    return play(compile_kernel(program, image), prepared, schedules=6)
+
+
+def test_partial_sums_that_nothing_publishes_come_too_late() -> None:
+    assert not split_sum("splitk_gemv").hazards
+    report = split_sum("splitk_unfenced")
+    assert "partial" in {h.memory for h in report.hazards if h.kind is RACE}
+    assert [d.buffer for d in report.differences] == ["y"], "the wrong sum beside the name"
+
+
+def test_a_thread_that_triggers_and_leaves_without_a_wait_is_named() -> None:
+    image = (FIXTURES / "pipelines.sm_90a.ptx").read_bytes().replace(b"griddepcontrol.wait;", b"")
+    contracts, _ = load_contract((FIXTURES / "pipelines.toml").read_bytes(), "pipelines.toml")
+    program = find_kernel(read_ptx(image, "pipelines"), "persistent")
+    contract = match_contract(contracts, "persistent")
+    assert contract is not None
+    prepared = prepare(program, contract)
+    assert not isinstance(prepared, NotLaunchable)
+    report = play(compile_kernel(program, image), prepared, schedules=2)
+    assert HazardKind.LEAVES_WITHOUT_WAIT in {h.kind for h in report.hazards}
