@@ -67,12 +67,29 @@ def test_a_budget_ends_what_runs(ray_cluster):
     assert told(Engine(ray_cluster).run(cells(3), 3)) == told(InPlace().run(cells(3), 3))
 
 
-def test_what_a_cell_needs_is_asked_for(ray_cluster):
+def test_what_a_cell_needs_is_asked_for_and_nothing_that_no_node_has(ray_cluster):
     ray_cluster.room(Needs())
     assert ray_cluster._asked(Needs()) == {"num_cpus": 1}
-    assert ray_cluster._asked(Needs(gpu="H200")) == {"num_cpus": 1, "num_gpus": 1, "accelerator_type": "H200"}
-    ray_cluster._slots["GPU"] = 0  # as where no node has one
-    assert ray_cluster._asked(Needs(gpu="any", memory=1 << 30)) == {"num_cpus": 1, "memory": 1 << 30}
+    assert ray_cluster._asked(Needs(gpu="any", memory=1 << 30)) == {"num_cpus": 1, "num_gpus": 1, "memory": 1 << 30}
+    assert ray_cluster._asked(Needs(gpu="H200")) == {"num_cpus": 1}
+    ray_cluster._nodes = [
+        module._Node.of({"NodeID": "a", "Resources": {"CPU": 8.0, "memory": 2.0**40}}),
+        module._Node.of({"NodeID": "b", "Resources": {"GPU": 2.0, "accelerator_type:H200": 1.0, "memory": 2.0**36}}),
+    ]
+    typed = {"num_cpus": 1, "num_gpus": 1, "accelerator_type": "H200"}
+    assert ray_cluster._asked(Needs(gpu="H200")) == typed
+    assert ray_cluster._asked(Needs(gpu="H200", memory=1 << 42)) == typed | {"memory": 1 << 36}
+    assert ray_cluster._asked(Needs(memory=1 << 42)) == {"num_cpus": 1, "memory": 1 << 40}
+
+
+def test_what_waits_for_a_gpu_that_went_away_is_run_without_one(ray_cluster, monkeypatch):
+    """Its outcome is what it says itself then; to wait for ever is none."""
+    monkeypatch.setattr(module, "_COUNTED", 1.0)
+    ray_cluster.room(Needs())
+    gone = module._Node("gone", 8, 1, frozenset({"B200"}), 1 << 40)
+    ray_cluster._nodes, ray_cluster._counted = [gone], time.monotonic()
+    (outcome,) = Engine(ray_cluster).run([cell(1, "visible", needs=Needs(gpu="B200"))], 1)
+    assert (outcome.state, outcome.data) in ((State.DONE, b""), (State.DONE, b"none"))
 
 
 def test_a_gpu_is_given_to_one_cell_at_a_time_and_its_results_rest_on_it(ray_cluster, tmp_path):

@@ -8,6 +8,7 @@ lost node costs its running cells. Content travels through the object store, onc
 from __future__ import annotations
 
 import io
+import math
 import os
 import shutil
 import socket
@@ -16,6 +17,7 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any, Self
@@ -41,6 +43,23 @@ class ClusterError(ValidatorError):
     """There is no Ray, or it cannot be reached."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Node:
+    """What a node has."""
+
+    id: str
+    processors: int
+    gpus: int
+    types: frozenset[str]
+    memory: int
+
+    @classmethod
+    def of(cls, said: Mapping[str, Any]) -> _Node:
+        has = said["Resources"]
+        types = frozenset(name.partition(":")[2] for name in has if name.startswith("accelerator_type:"))
+        return cls(said["NodeID"], int(has.get("CPU", 0)), int(has.get("GPU", 0)), types, int(has.get("memory", 0)))
+
+
 class Cluster:
     """Batches as tasks of a Ray cluster. Connects on the first use."""
 
@@ -61,6 +80,9 @@ class Cluster:
         self._running: dict[Any, Batch] = {}
         self._since: dict[Any, float] = {}
         """When a slot was free for a task: Ray does not say when it began."""
+        self._with_gpu: set[Any] = set()
+        """Tasks that Ray was asked a GPU for."""
+        self._nodes: list[_Node] = []
         self._slots: dict[str, int] = {}
         self._counted = 0.0
         self._task: Any = None
@@ -77,7 +99,7 @@ class Cluster:
     def room(self, needs: Needs) -> bool:
         self._connect()
         if time.monotonic() - self._counted > _COUNTED:
-            self._count(self._ray.cluster_resources())
+            self._count()
         kind = "GPU" if needs.gpu else "CPU"
         running = sum(bool(b.needs.gpu) is bool(needs.gpu) for b in self._running.values())
         return running < _AHEAD * max(1, self._slots[kind])
@@ -85,20 +107,24 @@ class Cluster:
     def submit(self, batch: Batch) -> None:
         self._connect()
         content = {name: self._shipped(name) for name in batch.content}
-        task = self._task.options(**self._asked(batch.needs))
-        self._running[task.remote(batch.cells, content, software())] = batch
+        asked = self._asked(batch.needs)
+        reference = self._task.options(**asked).remote(batch.cells, content, software())
+        self._running[reference] = batch
+        if "num_gpus" in asked:
+            self._with_gpu.add(reference)
         self._note_begun()
 
     def devices(self) -> str:
         """Of every node that has GPUs, each as it says itself; this machine's where none has."""
         self._connect()
-        nodes = [node for node in self._ray.nodes() if node["Alive"] and node["Resources"].get("GPU")]
+        self._count()
+        nodes = [node for node in self._nodes if node.gpus]
         if not nodes:
             return devices()
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         ask = self._ray.remote(num_cpus=0)(_devices)
-        places = [NodeAffinitySchedulingStrategy(node["NodeID"], soft=False) for node in nodes]
+        places = [NodeAffinitySchedulingStrategy(node.id, soft=False) for node in nodes]
         try:
             asked = [ask.options(scheduling_strategy=place).remote() for place in places]
             return "; ".join(sorted(set(self._ray.get(asked, timeout=_ASKED))))
@@ -113,7 +139,13 @@ class Cluster:
     def wait(self, seconds: float | None = None) -> list[Finished]:
         if not self._running:
             return []
-        ready, _ = self._ray.wait(list(self._running), num_returns=1, timeout=seconds)
+        until = math.inf if seconds is None else time.monotonic() + seconds
+        ready: list[Any] = []
+        while not ready:
+            left = until - time.monotonic()
+            ready, _ = self._ray.wait(list(self._running), num_returns=1, timeout=max(0.0, min(_COUNTED, left)))
+            if not ready and (left <= 0 or (stranded := self._stranded())):
+                return stranded if left > 0 else []
         more, _ = self._ray.wait(list(self._running), num_returns=len(self._running), timeout=0)
         return [self._finished(reference) for reference in dict.fromkeys([*ready, *more])]
 
@@ -126,8 +158,7 @@ class Cluster:
         for reference in [reference for reference, batch in self._running.items() if id(batch) in gone]:
             with suppress(Exception):
                 self._ray.cancel(reference, force=True)
-            del self._running[reference]
-            self._since.pop(reference, None)
+            self._forget(reference)
 
     def close(self) -> None:
         if self._task is None:
@@ -146,18 +177,34 @@ class Cluster:
         try:
             _knock(self._address)
             ray.init(self._address or "local", log_to_driver=False, configure_logging=False, **self._local)
-            resources = ray.cluster_resources()
+            self._count()
         except Exception as error:
             where = self._address or "a local cluster"
             hint = "start it (`ray start --head`) and name it in RAY_ADDRESS, or use --executor local"
             raise ClusterError(Problem(f"cannot be reached: {error}", f"Ray at {where}", hint)) from error
-        self._count(resources)
         # Retries are the engine's: it knows which cells a batch had, and splits it.
         self._task = ray.remote(max_retries=0, retry_exceptions=False)(_run)
 
-    def _count(self, resources: Mapping[str, float]) -> None:
-        self._slots = {kind: int(resources.get(kind, 0)) for kind in ("CPU", "GPU")}
+    def _count(self) -> None:
+        self._nodes = [_Node.of(node) for node in self._ray.nodes() if node["Alive"]]
+        self._slots = {"CPU": sum(n.processors for n in self._nodes), "GPU": sum(n.gpus for n in self._nodes)}
         self._counted = time.monotonic()
+
+    def _able(self, needs: Needs) -> list[_Node]:
+        """Nodes with such a GPU."""
+        return [n for n in self._nodes if n.gpus and (needs.gpu == "any" or needs.gpu in n.types)]
+
+    def _stranded(self) -> list[Finished]:
+        """What waits for a GPU that no node has any more: Ray would wait for ever."""
+        self._count()
+        batches = [b for r, b in self._running.items() if r in self._with_gpu and not self._able(b.needs)]
+        self.give_up(batches)
+        return [Finished(batch, None, "no node is left that has the GPU it needs") for batch in batches]
+
+    def _forget(self, reference: Any) -> Batch:
+        self._since.pop(reference, None)
+        self._with_gpu.discard(reference)
+        return self._running.pop(reference)
 
     def _note_begun(self) -> None:
         for kind, gpu in (("CPU", False), ("GPU", True)):
@@ -166,13 +213,15 @@ class Cluster:
                 self._since.setdefault(reference, time.monotonic())
 
     def _asked(self, needs: Needs) -> dict[str, Any]:
+        """What Ray is asked for: nothing that no node has, as it would wait for ever."""
         asked: dict[str, Any] = {"num_cpus": 1}
-        if needs.gpu and self._slots["GPU"]:  # without one, whoever runs the cell says so: that is its outcome
+        able = self._able(needs) if needs.gpu else []
+        if able:  # without one, whoever runs the cell says so: that is its outcome
             asked["num_gpus"] = 1
             if needs.gpu != "any":
                 asked["accelerator_type"] = needs.gpu
         if needs.memory:
-            asked["memory"] = needs.memory
+            asked["memory"] = min(needs.memory, max(node.memory for node in able or self._nodes))
         return asked
 
     def _shipped(self, name: str) -> Any:
@@ -182,8 +231,7 @@ class Cluster:
         return self._stored[name]
 
     def _finished(self, reference: Any) -> Finished:
-        batch = self._running.pop(reference)
-        self._since.pop(reference, None)
+        batch = self._forget(reference)
         self._note_begun()
         try:
             said = self._ray.get(reference)
