@@ -138,6 +138,17 @@ def test_several_seeds_are_several_sets_of_cases_and_no_cell_holds_two(tmp_path)
     assert any("seed 3 of 3" in c.what for c in cells)
 
 
+def test_a_cell_with_large_cases_says_what_memory_it_takes(tmp_path):
+    (tmp_path / "tree").mkdir()
+    trees = Trees(tmp_path / "tree", tmp_path / "tree")
+    large = {"dims": ["B in 1..4", "H in 1..16777216", "K in 1..16", "E in 1..256"], "split": {}}
+    made = contract(**large, production=[{"B": 4, "H": 16777216, "K": 8, "E": 256}])
+    cases = planned_cases(made, 1, 0)
+    needs = [c.needs.memory for c in cells_of(made, Device.CPU, cases, trees, InPlace())]
+    assert needs[0] == 5 << 30  # two arguments of 2**26 float32 and two small ones, eight times over
+    assert needs[-1] == 0
+
+
 # -- strength ----------------------------------------------------------------------------------------------------------
 
 

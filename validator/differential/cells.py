@@ -42,6 +42,10 @@ _SECONDS = {Device.CPU: 0.05, Device.CUDA: 0.1, Device.PTX: 1.0}
 """One case takes about so long."""
 SEED = "; seed "
 """What the origin of a case of a further root seed goes on with."""
+_COPIES = 8
+"""Of a case's arguments: float64 and other copies, in the gate and in the candidate's process."""
+_LARGE = 64 << 20
+"""Bytes of arguments from which a cell says how much memory it takes."""
 _START = 1.0
 """Seconds to start a cell's processes."""
 
@@ -97,7 +101,7 @@ def cells_of(
             content=tuple(names.values()),
             rests_on=_rests_on(),
             seconds=_START + _SECONDS[device] * len(cases),
-            needs=Needs(gpu="any" if device is Device.CUDA else ""),
+            needs=Needs("any" if device is Device.CUDA else "", _memory(contract, cases)),
             what=f"{contract.match} on {device.value}: {len(cases)} cases, from {cases[0].origin}",
         )
 
@@ -118,6 +122,12 @@ def _parts(contract: KernelContract, device: Device, wanted: Sequence[Case]) -> 
             part, weight = [], 0.0
     if part:
         yield tuple(part)
+
+
+def _memory(contract: KernelContract, cases: Sequence[Case]) -> int:
+    """Bytes that the largest case takes, in whole gibibytes; 0: an ordinary amount."""
+    largest = max(size_of(contract, case) for case in cases)
+    return -(-_COPIES * largest >> 30) << 30 if largest > _LARGE else 0
 
 
 def _by_seed(wanted: Sequence[Case]) -> Iterator[Sequence[Case]]:
