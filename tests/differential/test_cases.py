@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from validator.differential.buffers import GUARD, place
-from validator.differential.cases import Case, build, case_text, cases, load_case
+from validator.differential.cases import MOST, Case, build, case_text, cases, left_out, load_case
 from validator.differential.coverage import coverage, not_covered
 from validator.differential.errors import DifferentialError
 from validator.differential.numbers import Source, dtype_of, is_float
@@ -199,3 +199,21 @@ def test_cases_come_from_the_seed_alone_and_leave_nothing_behind(
     importlib.import_module("lying_about")
     assert cases(contract, 3, 30) == drawn
     assert [p.name for p in tmp_path.iterdir() if p.name not in ("lying_about.py", "__pycache__")] == []
+
+
+def test_a_manifest_cannot_ask_for_cases_without_end() -> None:
+    """Seven types and as many layouts of three hundred arguments: what is left out is counted."""
+    args = [
+        {
+            "name": f"x{n}",
+            "role": "activation",
+            "dtype": list(DTYPES)[:7],
+            "shape": ["N", 2],
+            "layouts": ["contiguous", "offset"],
+        }
+        for n in range(300)
+    ]
+    table = {"match": "k", "candidate": "m:f", "reference": "m:r", "dims": ["N in 1..2"], "args": args}
+    contract = KernelContract.model_validate(table)
+    assert len(cases(contract, 1, 0)) <= MOST
+    assert left_out(contract) > 1000

@@ -8,16 +8,18 @@ show it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 
 import ml_dtypes
 import numpy as np
-from numpy.typing import NDArray
 
+from validator.differential.buffers import Written
 from validator.differential.cases import Case, Inputs, is_written
 from validator.differential.coverage import fixes_rounding
 from validator.differential.judge import Expected
-from validator.differential.numbers import is_float, same_bytes
+from validator.differential.numbers import Array, in_chunks, is_float, same_bytes
 from validator.differential.runner import Runner
 from validator.manifest.contract import Role
 
@@ -40,24 +42,43 @@ def mutants(runner: Runner, inputs: Inputs) -> Iterator[tuple[Mutant, Inputs]]:
             continue
         if not isinstance(value, np.ndarray) or not is_float(value.dtype) or not value.size:
             continue
-        wide = value.astype(np.float64)
         if role in (Role.WEIGHT, Role.STABLE):
-            yield f"{name} skipped (taken as 1)", {**inputs, name: np.ones_like(value)}
-        yield f"{name} dropped (taken as 0)", {**inputs, name: np.zeros_like(value)}
-        yield f"{name} scaled by 1.01", {**inputs, name: (wide * 1.01).astype(value.dtype)}
-        yield f"{name} cut to 3 mantissa bits", {**inputs, name: _cut(wide).astype(value.dtype)}
+            yield f"{name} skipped (taken as 1)", {**inputs, name: _changed(value, np.ones_like)}
+        yield f"{name} dropped (taken as 0)", {**inputs, name: _changed(value, np.zeros_like)}
+        yield f"{name} scaled by 1.01", {**inputs, name: _changed(value, _scaled)}
+        yield f"{name} cut to 3 mantissa bits", {**inputs, name: _changed(value, _cut)}
         if value.dtype.itemsize > 2 and runner.contract.compute_dtype in ("float64", "float32"):
-            early = value.astype(ml_dtypes.bfloat16).astype(value.dtype)
-            yield f"{name} rounded to bfloat16 beforehand", {**inputs, name: early}
+            yield f"{name} rounded to bfloat16 beforehand", {**inputs, name: _changed(value, _early)}
         if value.ndim and value.shape[-1] > 1 and not is_written(role, values):
-            tail = value.copy()
-            tail[..., -max(1, value.shape[-1] // 8) :] = 0
-            yield f"tail of {name} dropped", {**inputs, name: tail}
+            yield f"tail of {name} dropped", {**inputs, name: Written(value.shape, value.dtype, partial(_tail, value))}
 
 
-def _cut(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    mantissa, exponent = np.frexp(values)
-    return np.asarray(np.ldexp(np.trunc(mantissa * 8) / 8, exponent))
+def _changed(value: Array, change: Callable[[Array], Array]) -> Written:
+    """The array with every element changed, made where it will lie."""
+
+    def write(target: Array) -> None:
+        for there, here in in_chunks(target, value):
+            there[...] = change(here)
+
+    return Written(value.shape, value.dtype, write)
+
+
+def _scaled(part: Array) -> Array:
+    return (part.astype(np.float64) * 1.01).astype(part.dtype)
+
+
+def _cut(part: Array) -> Array:
+    mantissa, exponent = np.frexp(part.astype(np.float64))
+    return np.asarray(np.ldexp(np.trunc(mantissa * 8) / 8, exponent)).astype(part.dtype)
+
+
+def _early(part: Array) -> Array:
+    return part.astype(ml_dtypes.bfloat16).astype(part.dtype)
+
+
+def _tail(value: Array, target: Array) -> None:
+    target[...] = value
+    target[..., -max(1, value.shape[-1] // 8) :] = 0
 
 
 _WAITING = 1 << 20
@@ -112,4 +133,5 @@ class Visibility:
 
 
 def _bytes(inputs: Inputs) -> int:
-    return sum(v.nbytes for v in inputs.values() if isinstance(v, np.ndarray))
+    arrays = (v for v in inputs.values() if isinstance(v, np.ndarray | Written))
+    return sum(math.prod(v.shape) * v.dtype.itemsize for v in arrays)

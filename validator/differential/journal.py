@@ -220,15 +220,16 @@ def run_seed(folder: Path, wanted: int | None, new: int) -> int:
     return int(text)
 
 
-def journal_of(folder: Path | None, runner: Runner) -> Journal:
-    """The journal of what this runner runs."""
+def journal_of(folder: Path | None, runner: Runner, number: int = 0) -> Journal:
+    """The journal of what this runner runs, or of the part of that number."""
     if folder is None:
         return Journal()
     _own(folder)
     total = hashlib.sha256()
     for part in _rests_on(runner):
         total.update(hashlib.sha256(part.encode("utf-8", "surrogateescape")).digest())
-    return Journal(folder / f"{total.hexdigest()[:32]}.jsonl")
+    suffix = f".{number}" if number else ""
+    return Journal(folder / f"{total.hexdigest()[:32]}{suffix}.jsonl")
 
 
 def _rests_on(runner: Runner) -> Iterator[str]:

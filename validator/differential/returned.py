@@ -12,6 +12,7 @@ from validator.differential.buffers import Placed, dtype_at
 from validator.differential.cases import Case, fill_of, judged_arguments
 from validator.differential.faults import Fault, FaultKind
 from validator.differential.numbers import Array, same_bytes
+from validator.differential.spill import kept
 from validator.manifest.contract import KernelContract
 from validator.run.channel import Array as Descriptor
 from validator.run.channel import Buffer, Result
@@ -53,7 +54,7 @@ def returned(
                 seen[name] = value
     for name, there in seen.items():
         same = name in known and same_bytes(there, known[name])
-        found[name] = known[name] if same else there.copy()
+        found[name] = known[name] if same else kept(there)
     all_known = not faults and bool(found) and all(found[name] is known.get(name) for name in found)
     return Returned(found, tuple(faults), all_known)
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import zip_longest
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from validator.differential.cases import Case
-from validator.differential.cells import cells_of, put_together
+from validator.differential.cells import cells_of, merged, parts_of, put_together
 from validator.differential.corpus import fits, split
 from validator.differential.device import Candidate, Device, candidate_of
 from validator.differential.engine import Keep, is_news, planned_cases, run_case, run_cases, unkept, without_decoys
@@ -108,13 +108,20 @@ class _Kernel:
         if not self.reason:
             self.result = put_together(self.planned, self.outcomes)
 
-    def journaled(self, progress: Callable[[str], None], ended: threading.Event, keep: Keep, folder: Path) -> None:
-        """Run it here, case by case."""
-        progress(f"{self.contract.match}: starting")
-        self.plan()
+    def journaled(self, part: int, ended: threading.Event, keep: Keep, folder: Path) -> KernelResult:
+        """Run one of its parts here, case by case."""
         trees = self.trees.below(self.contract.import_root)
-        with runner_for(self.contract, trees, device=self.device) as runner, journal_of(folder, runner) as journal:
-            self.result = run_cases(runner, self.planned, progress, lambda _: ended.is_set(), keep, journal)
+        cases = self.parts[part]
+        with (
+            runner_for(self.contract, trees, device=self.device) as runner,
+            journal_of(folder, runner, part) as journal,
+        ):
+            return run_cases(runner, cases, enough=lambda _: ended.is_set(), keep=keep, journal=journal)
+
+    @cached_property
+    def parts(self) -> list[tuple[Case, ...]]:
+        """Its cases as cells hold them: whoever runs them, results are the same."""
+        return list(parts_of(self.contract, self.device, self.planned))
 
     def attempt(self, step: Callable[[], None]) -> None:
         """What ends here is why nothing is known of the kernel."""
@@ -157,26 +164,35 @@ def _run_cells(kernels: Sequence[_Kernel], progress: Callable[[str], None], keep
 
 
 def _run_journaled(kernels: Sequence[_Kernel], progress: Callable[[str], None], keep: Keep, folder: Path) -> None:
-    """As many kernels at a time as there are processors; one that uses a GPU has it to itself."""
+    """As many parts at a time as there are processors; one that uses a GPU has it to itself."""
     ended = threading.Event()
-
-    def run(kernel: _Kernel) -> None:
-        kernel.attempt(partial(kernel.journaled, progress, ended, keep, folder))
-
-    if len(kernels) == 1:
-        run(kernels[0])
-        return
+    for kernel in kernels:
+        kernel.attempt(kernel.plan)
     gpu = any(kernel.device is Device.CUDA for kernel in kernels)
     # Threads: what takes time is in processes of its own, or in numpy.
-    with ThreadPoolExecutor(1 if gpu else min(len(kernels) or 1, os.cpu_count() or 1)) as pool:
-        running = [pool.submit(run, kernel) for kernel in kernels]
+    with ThreadPoolExecutor(1 if gpu else os.cpu_count() or 1) as pool:
+        running = [
+            (kernel, [pool.submit(kernel.journaled, part, ended, keep, folder) for part in range(len(kernel.parts))])
+            for kernel in kernels
+        ]
         try:
-            for future in running:
-                future.result()
+            for kernel, futures in running:
+                kernel.attempt(partial(_gather, kernel, futures, progress))
         except BaseException:
             ended.set()  # interrupted: each ends with the case that it is at; what was found is kept already
             pool.shutdown(wait=False, cancel_futures=True)
             raise
+
+
+def _gather(kernel: _Kernel, futures: Sequence[Future[KernelResult]], progress: Callable[[str], None]) -> None:
+    """A kernel's result out of its parts'. Raises what ended one of them."""
+    if kernel.reason:
+        return
+    parts = []
+    for done, future in enumerate(futures, 1):
+        parts.append(future.result())
+        progress(f"{kernel.contract.match}: {done} of {len(futures)} parts")
+    kernel.result = merged(kernel.planned, parts)
 
 
 def _own_reference(stage: StageResult) -> StageResult:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from validator.differential.cases import Case, case_text
+from validator.differential.cases import MOST, Case, case_text, left_out
 from validator.differential.coverage import coverage, not_covered
 from validator.differential.details import kernel_details
 from validator.differential.device import Candidate, Device
@@ -82,6 +82,7 @@ def settle(
             *not_covered(rows),
             *left_whole(contract),
             *_left_out(outside),
+            *_beyond(contract, result),
             *_unenforced(result),
             *(() if result.wide else (f"{contract.reference} refuses float64: it was its own exact result",)),
         ),
@@ -170,6 +171,11 @@ def _left_out(outside: Sequence[Case]) -> Iterator[str]:
     if outside:
         listed = ", ".join(case.id for case in outside[:3]) + (" …" if outside[3:] else "")
         yield f"{len(outside)} stored cases that failed once are outside the contract as it stands now: {listed}"
+
+
+def _beyond(contract: KernelContract, result: KernelResult) -> Iterator[str]:
+    if len(result.planned) > MOST // 5 and (count := left_out(contract)):
+        yield f"{count} cases that the contract's sizes, types and layouts would make are more than are run of a kernel"
 
 
 def _unenforced(result: KernelResult) -> Iterator[str]:

@@ -1,0 +1,140 @@
+"""Inputs lie where only the gate can write. Who writes to them is found; who puts them back is not accused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from validator.differential.engine import run_case, run_kernel
+from validator.differential.faults import FaultKind
+from validator.differential.found import Found
+from validator.differential.processes import Trees, runner_for
+from validator.differential.results import CaseResult
+from validator.differential.session import Here, run_contracts
+from validator.manifest.contract import KernelContract
+from validator.scale.cell import Cell, Outcome
+
+MODEL = """
+import ctypes
+import mmap
+import numpy as np
+
+def scale(x, w, out):
+    out[...] = x * w
+
+def writes(x, w, out):
+    scale(x, w, out)
+    x[...] = 0
+
+def writes_and_restores(x, w, out):
+    before = x.copy()
+    x *= 2
+    np.multiply(x, w, out=out)
+    out /= 2
+    x[...] = before
+
+def unlocks(x, w, out):
+    scale(x, w, out)
+    page = x.ctypes.data // mmap.PAGESIZE * mmap.PAGESIZE
+    length = x.ctypes.data + x.nbytes - page
+    if ctypes.CDLL(None).mprotect(ctypes.c_void_p(page), ctypes.c_size_t(length), 3) == 0:
+        x[...] = 0
+    x[...] = 0
+
+def crashes(x, w, out):
+    ctypes.string_at(0)
+
+def wrong(x, w, out):
+    scale(x, w, out)
+    out[-1] = 0
+"""
+
+
+def contract(candidate: str) -> KernelContract:
+    args = [("x", "activation", ["B", "D"]), ("w", "weight", ["D"]), ("out", "output", ["B", "D"])]
+    return KernelContract.model_validate(
+        {
+            "match": "scale",
+            "candidate": f"model:{candidate}",
+            "reference": "stock:scale",
+            "dims": ["B in 2..6", "D in 8..40"],
+            "args": [{"name": n, "role": role, "dtype": "float32", "shape": shape} for n, role, shape in args],
+        }
+    )
+
+
+@pytest.fixture
+def trees(tmp_path: Path) -> Trees:
+    for name in ("model", "stock"):
+        (tmp_path / f"{name}.py").write_text(MODEL)
+    return Trees(tmp_path, tmp_path)
+
+
+@pytest.mark.parametrize("candidate", ["writes", "unlocks"])
+def test_an_input_that_is_written_is_named(trees: Trees, candidate: str) -> None:
+    with runner_for(contract(candidate), trees) as runner:
+        result = run_kernel(runner, 5, 0, enough=lambda case: True)
+    (failed,) = result.of("failed")
+    assert {(f.kind, f.output) for f in failed.faults} == {(FaultKind.INPUT, "x")}
+    assert "x is an input and" in failed.faults[0].message
+
+
+def test_an_input_that_is_put_back_is_no_fault(trees: Trees) -> None:
+    with runner_for(contract("writes_and_restores"), trees) as runner:
+        assert runner.ahead
+        result = run_kernel(runner, 5, 0, enough=lambda case: case.case.plan == "a-b-a")
+        assert not runner.ahead  # from then on they are looked at after every call
+    assert [r.faults for r in result.of("failed")] == []
+    assert result.of("passed")
+
+
+def test_a_crash_is_one_whatever_inputs_lie_in(trees: Trees) -> None:
+    with runner_for(contract("crashes"), trees) as runner:
+        (case,) = run_kernel(runner, 5, 0, enough=lambda case: True).results
+        assert {f.kind for f in case.faults} == {FaultKind.WORKER}
+        assert "signal" in case.faults[0].message
+        assert runner.ahead
+
+
+def test_small_mistakes_are_the_same_with_locked_and_with_open_inputs(trees: Trees) -> None:
+    with runner_for(contract("wrong"), trees) as runner:
+        locked = run_kernel(runner, 5, 3, enough=lambda case: bool(case.faults))
+    with runner_for(contract("wrong"), trees) as runner:
+        runner.trusting = False
+        opened = [run_case(runner, case.case).result.faults for case in locked.results[-1:]]
+    assert [case.faults for case in locked.results[-1:]] == opened
+
+
+class Interrupted(Here):
+    """Ctrl-C in the middle of the second cell."""
+
+    def run(self, cells: Iterator[Cell], total: int) -> Iterator[Outcome]:  # type: ignore[override]
+        for number, outcome in enumerate(super().run(cells, total)):
+            if number:
+                raise KeyboardInterrupt
+            yield outcome
+
+
+def test_what_an_unfinished_cell_found_is_kept(trees: Trees) -> None:
+    kept: list[CaseResult] = []
+    with pytest.raises(KeyboardInterrupt):
+        run_contracts([contract("wrong")], trees, 5, 60, keep=lambda a, b: kept.append(b or a), work=Interrupted())
+    assert [r.case.kernel for r in kept] == ["scale"]
+    assert kept[0].faults
+
+
+def test_failures_are_written_down_once_and_read_in_order(tmp_path: Path, trees: Trees) -> None:
+    with runner_for(contract("wrong"), trees) as runner:
+        failed = run_kernel(runner, 5, 0, enough=lambda case: bool(case.faults)).results[-1]
+    found = Found(tmp_path / "found")
+    found.note(failed, None)  # no folder: nobody wants to know
+    assert list(found.news()) == []
+    found.folder.mkdir()
+    found.note(failed, None)
+    found.note(failed, failed)
+    (noted,) = found.news()
+    assert noted.simpler == failed
+    assert "validator replay" in noted.words
+    assert list(found.news()) == []
