@@ -33,6 +33,8 @@ class Memory:
         return self.kept.get(key)
 
     def put(self, key: str, value: bytes) -> bool:
+        if key.startswith("isolation/kernels/"):
+            return False  # see `test_shipped`
         self.kept[key] = value
         return True
 
@@ -99,7 +101,7 @@ def test_two_processes_share_a_folder(tmp_path: Path) -> None:
     running = [subprocess.Popen(command, stdout=subprocess.DEVNULL) for _ in range(3)]
     assert [process.wait(timeout=120) for process in running] == [0, 0, 0]
     with Store(cache) as store:
-        assert len(store) == 2
+        assert len(store) == 4, "two trees, and two compiled files of the base"
 
 
 def test_a_damaged_folder_costs_time_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

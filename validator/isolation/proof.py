@@ -15,6 +15,7 @@ from validator.isolation.analysis import Analysis, analyse
 from validator.isolation.blast.imports import When
 from validator.isolation.index import keep, recall
 from validator.isolation.offpath.equivalence import FileProof
+from validator.isolation.rules import not_evaluated
 from validator.isolation.rules.proof import (
     ADDED,
     DISCOVERY,
@@ -67,7 +68,7 @@ def run(context: StageContext) -> StageResult:
     context.progress(
         f"isolation: {len(analysis.head.paths):,} Python files, {len(analysis.shared)} shared files changed"
     )
-    whole = _only_what_applies(settle(context, _goals(analysis)), analysis)
+    whole = _only_what_applies(settle(context, _goals(context, analysis)), analysis)
     whole = replace(whole, evidence=tuple(_with_importers(e, analysis) for e in whole.evidence))
     parts = [_off_path(context, analysis), _discovery(context), whole, run_tests(context, analysis)]
     if context.store is not None:
@@ -136,8 +137,10 @@ def _off_path(context: StageContext, analysis: Analysis) -> StageResult:
     return replace(result, evidence=evidence)
 
 
-def _unparsed(analysis: Analysis) -> Iterator[str]:
-    return (p for p in analysis.own if analysis.head.parse(p).module is None)
+def _unparsed(analysis: Analysis) -> tuple[str, ...]:
+    """Own files of which what they do when they are loaded, or who loads them, is not known."""
+    found = not_evaluated.walked(analysis)
+    return (*(p for p in analysis.own if analysis.head.parse(p).module is None), *(f.where.path for f in found))
 
 
 def _on(path: str) -> Callable[[Finding], bool]:
@@ -185,7 +188,27 @@ def _discovery(context: StageContext) -> StageResult:
 # The package as a whole -----------------------------------------------------------------------------------------
 
 
-def _goals(analysis: Analysis) -> Sequence[Goal]:
+def _tests_not_run(context: StageContext, analysis: Analysis) -> tuple[str, ...]:
+    """What nobody knows of the base's tests, and the line that changes it."""
+    if not analysis.coverage:
+        touched = ", ".join(old for old, _ in analysis.pairs[:3])
+        gap = f"unproven: that {touched} still works as the base's tests say: none of them imports it"
+        return (gap,) if touched else ()
+    if context.policy.isolation.run_tests:
+        return ()
+    return (
+        f"unproven: whether the base's {len(analysis.coverage)} test files over touched code still pass, with the "
+        "switch off and on: none was run (`run_tests = true` under `[isolation]` in the policy runs them)",
+    )
+
+
+def _scope_not_read(analysis: Analysis) -> tuple[str, ...]:
+    if analysis.guards or not analysis.own:
+        return ("refusals that are spelled in ways this program does not read",)
+    return ("unproven: that the code admits no more than the manifest names: it holds no check that refuses anything",)
+
+
+def _goals(context: StageContext, analysis: Analysis) -> Sequence[Goal]:
     def blocked(context: StageContext) -> str:
         return "" if context.manifest else "no readable manifest says which paths are the change's own"
 
@@ -276,7 +299,7 @@ def _goals(analysis: Analysis) -> Sequence[Goal]:
                 "test files": len(analysis.coverage),
                 "assertions": sum(c.assertions for c in analysis.coverage),
             },
-            not_covered=("whether these tests pass: see `isolation.run_tests` in policy",),
+            not_covered=_tests_not_run(context, analysis),
             denial="A test of a touched shared file is gone, or asserts less than at the base.",
         ),
         Goal(
@@ -285,7 +308,7 @@ def _goals(analysis: Analysis) -> Sequence[Goal]:
             SCOPE,
             lambda _: {"isolated modules": len(analysis.own), "checks": len(analysis.guards)},
             blocked,
-            ("refusals that are spelled in ways this program does not read",),
+            _scope_not_read(analysis),
             "A check in the code admits what the manifest does not name.",
         ),
     )  # fmt: skip

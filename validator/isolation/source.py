@@ -64,12 +64,27 @@ def parse(path: str, data: bytes) -> Source:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                return Source(path, parse_new_syntax(text) if lower else ast.parse(text), lines)
+                module = parse_new_syntax(text) if lower else ast.parse(text)
+                too_long = _long_number(text, module)
+                if too_long is not None:
+                    return Source(path, None, lines, "holds a number of more digits than are compared", too_long)
+                return Source(path, module, lines)
         except SyntaxError as error:
             problem, line = f"does not parse: {error.msg}", error.lineno
         except (ValueError, RecursionError, MemoryError) as error:
             problem, line = f"does not parse: {error or type(error).__name__}", None
     return Source(path, None, lines, problem, line)
+
+
+_DIGITS = re.compile(r"[0-9a-fA-F_]{2000}")
+
+
+def _long_number(text: str, module: ast.Module) -> int | None:
+    """Line of a whole number that Python does not turn into text again."""
+    if _DIGITS.search(text) is None:
+        return None
+    constants = (n for n in ast.walk(module) if isinstance(n, ast.Constant))
+    return next((n.lineno for n in constants if isinstance(n.value, int) and n.value.bit_length() > 8000), None)
 
 
 def compile_problem(source: Source) -> tuple[str, int | None] | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from validator.change.model import MissingFile, Tree
@@ -162,7 +162,7 @@ def _patches(sources: Sources, path: str, outside: Sequence[Import]) -> Iterator
     module = sources.parse(path).module
     if module is None:
         return
-    names = {i.bound for i in outside}
+    names = {i.bound: f"{i.module}.{i.name}" if i.name else i.bound for i in outside}
     found: list[tuple[ast.expr, str]] = []
     for kind in (ast.Attribute, ast.Subscript, ast.Call):
         for node in nodes(module, kind):
@@ -215,27 +215,38 @@ _PROCESS_WIDE = frozenset(
         "torch.set_default_dtype", "torch.set_default_device", "torch.set_default_tensor_type", "torch.manual_seed",
         "torch.cuda.manual_seed", "torch.cuda.manual_seed_all", "torch.set_num_threads", "random.seed",
         "np.random.seed", "numpy.random.seed", "torch.use_deterministic_algorithms", "logging.disable",
-        "torch.set_float32_matmul_precision", "signal.signal", "locale.setlocale",
+        "torch.set_float32_matmul_precision", "signal.signal", "locale.setlocale", "gc.disable", "gc.enable",
+        "gc.freeze", "gc.set_threshold", "warnings.filterwarnings", "warnings.simplefilter", "atexit.register",
+        "logging.basicConfig", "logging.setLoggerClass", "sys.setrecursionlimit", "sys.settrace", "sys.setprofile",
+        "faulthandler.enable", "multiprocessing.set_start_method",
     }
 )  # fmt: skip
 """Calls that change something for the whole process."""
 
 
-def _foreign_target(node: ast.AST, names: set[str]) -> str:
+def _foreign_target(node: ast.AST, names: Mapping[str, str]) -> str:
     """What a store, `setattr` or changing method reaches, when it belongs to an imported name; empty: nothing."""
     targets: list[ast.expr] = []
     if isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store | ast.Del):
         targets = [node]
     elif isinstance(node, ast.Call):
         called = name_of(node.func)
-        if called in ("setattr", "delattr") and node.args:
+        first, _, rest = called.partition(".")
+        meant = f"{names[first]}.{rest}".rstrip(".") if first in names else called
+        if called in ("setattr", "delattr", "vars") and node.args:
             targets = [node.args[0]]
-        elif called in _PROCESS_WIDE and called.split(".")[0] in names:
+            if "__class__" in unparse(node.args[0]):
+                return unparse(node)[:120]
+        elif first in names and (meant in _PROCESS_WIDE or meant.startswith("unittest.mock.") or _registers(meant)):
             return called
+        elif isinstance(node.func, ast.Attribute) and node.func.attr in ("cache_clear", "setLevel") and first in names:
+            targets = [node.func.value]
         elif isinstance(node.func, ast.Attribute) and node.func.attr in _CHANGERS:
             owner = name_of(node.func.value)
             if owner == "os.environ" or _constant_like(owner.split(".")[-1]):
                 targets = [node.func.value]
+            elif isinstance(node.func.value, ast.Call) and name_of(node.func.value.func) == "vars":
+                return unparse(node)[:120]
     for target in targets:
         root: ast.expr = target
         while isinstance(root, ast.Attribute | ast.Subscript):
@@ -243,6 +254,11 @@ def _foreign_target(node: ast.AST, names: set[str]) -> str:
         if isinstance(root, ast.Name) and root.id in names:
             return unparse(target)[:120]
     return ""
+
+
+def _registers(dotted: str) -> bool:
+    """A function of somebody else's that takes entries, by its looks: `register_router`."""
+    return dotted.rpartition(".")[2].startswith("register_") and dotted.split(".")[0] not in ("torch", "atexit")
 
 
 def _constant_like(name: str) -> bool:

@@ -15,6 +15,7 @@ __all__ = [
     "constant",
     "empty_display",
     "is_constant",
+    "is_small",
     "name_of",
     "negate",
     "truth",
@@ -38,6 +39,15 @@ def constant(value: Any, at: ast.AST) -> ast.expr:
     else:
         node = ast.Constant(value=value)
     return ast.copy_location(node, at)
+
+
+def is_small(node: ast.AST, most: int = 64) -> bool:
+    """Whether the node has few parts: what is put in the place of names may otherwise double with every name."""
+    todo, seen = [node], 0
+    while todo and seen <= most:
+        seen += 1
+        todo.extend(ast.iter_child_nodes(todo.pop()))
+    return seen <= most
 
 
 def is_constant(node: ast.AST | None) -> bool:

@@ -30,6 +30,10 @@ from validator.isolation.syntax import parts, walk
 __all__ = ["Fact", "FileProof", "Shown", "prove"]
 
 
+_MAX_NODES = 30_000
+"""Of the syntax of what is not word for word the same on both sides: some 6,000 lines."""
+
+
 @dataclass(frozen=True, slots=True)
 class Shown:
     """A difference with both texts, and the ways of being off under which it remains."""
@@ -79,6 +83,9 @@ def prove(base: Sources, head: Sources, switch: SwitchSpec, files: Sequence[tupl
     assumed: dict[str, dict[str, None]] = {h: {} for _, h in files}
     fresh = frozenset(n for b, h in readable for n in head.words(h).bound - base.words(b).bound)
     pruned = {h: prune(base.parse(b), head.parse(h)) for b, h in readable}
+    large = {h for h, pair in pruned.items() if any(sum(1 for _ in walk(m)) > _MAX_NODES for m in pair)}
+    problems |= dict.fromkeys(large, f"differs in more code than is evaluated ({_MAX_NODES:,} nodes)")
+    readable = [(b, h) for b, h in readable if h not in large]
     before = {b: pruned[h][0] for b, h in readable}
     after = {h: pruned[h][1] for _, h in readable}
     scopes = fact_scopes(head, base, after)

@@ -59,6 +59,8 @@ class Harmless:
                 return self._name(node, name, value, at)
             case ast.Expr(value=ast.Constant(value=str(text))) if text.startswith(MARK):
                 return [self._difference(node, at, text.removeprefix(MARK).strip())]
+            case ast.Expr(value=ast.Call(func=ast.Attribute(attr="add_argument")) as call):
+                return self._option(node, call)
             case ast.Expr(value=ast.Dict(keys=[key], values=[value])):
                 return self._entry(node, key, value, at)
         return ()
@@ -161,6 +163,8 @@ class Harmless:
             part = next((p for d in defaults if (p := self.raises.part(d, place)) is not None), None)
             if part is not None:
                 return [self._may_raise(node, at, part)]
+        if at.kind == "class" and node.name == self.head.form.switch.name and not self._gives_off(node):
+            return [self._difference(node, at, f"the switch `{node.name}` is worked out by code here")]
         if at.kind == "class":
             found = self._discovered(node, node.name, at)
             if found:
@@ -171,6 +175,17 @@ class Harmless:
                 Kind.NEW_DEFINITION, f"new {what} `{node.name}`, which nothing that was there before uses", node.lineno
             )
         ]
+
+    def _gives_off(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> bool:
+        """Whether all that is left of a property is that it gives the switch's default."""
+        left = [s for s in node.body if not isinstance(s, ast.Pass | ast.Expr)]
+        declared = self.head.form.switch.default
+        match left:
+            case []:
+                return declared is None
+            case [ast.Return(value=value)] if is_constant(value):
+                return _same(value_of(value), declared)
+        return False
 
     def _found(self, node: ast.stmt, at: Context, found: Found) -> Difference:
         return self._difference(node, at, found.why, found.lookup, undecided=found.undecided)
@@ -326,6 +341,20 @@ class Harmless:
             )
         ]
 
+    def _option(self, node: ast.stmt, call: ast.Call) -> Sequence[Residue | Difference]:
+        """The switch among the options of the command line, off by default."""
+        switch = self.head.form.switch
+        first = call.args[0] if call.args else None
+        parts = (*call.args, *(k.value for k in call.keywords))
+        plain = all(isinstance(part, ast.Constant | ast.Name | ast.List | ast.Tuple) for part in parts)
+        name = str(value_of(first)).lstrip("-").replace("-", "_") if isinstance(first, ast.Constant) else ""
+        given = {k.arg: k.value for k in call.keywords}
+        flag = value_of(given.get("action")) == "store_true"
+        default = value_of(given["default"]) if "default" in given else False if flag else None
+        if name != switch.name or not plain or not _same(default, switch.default):
+            return ()
+        return [Residue(Kind.NEW_NAME, f"the option `--{name}`, off by default", node.lineno)]
+
     def _entry(
         self, node: ast.stmt, key: ast.expr | None, value: ast.expr, at: Context
     ) -> Sequence[Residue | Difference]:
@@ -334,12 +363,27 @@ class Harmless:
             return ()
         if name == self.head.form.switch.name:
             declared = self.head.form.switch.default
+            if isinstance(value, ast.Lambda):
+                given = self.head.of_lambda(self.path, value)
+                if given is None or value_of(given) not in (declared, *_OFF.get(declared, ())):
+                    shown = "is not known" if given is None else f"is {unparse(given)}"
+                    what = f"what the switch's entry here gives {shown} while it is off, and not {declared!r}"
+                    return [self._difference(node, at, what)]
             if is_constant(value) and not _same(value_of(value), declared):
                 shown = f"the switch's entry here is {unparse(value)}, and its default in the manifest {declared!r}"
                 return [self._difference(node, at, shown)]
             return [Residue(Kind.NEW_NAME, f"the switch `{name}` among its kind", node.lineno)]
         reason = f"a new entry `{name}` in a table that shared code looks up by key"
         return [self._difference(node, at, reason, f"{self.path}:{node.lineno}", undecided=True)]
+
+
+_OFF: dict[object, tuple[object, ...]] = {
+    False: (None, "", 0),
+    None: (False, ""),
+    "0": (False, 0, None, ""),
+    "": (False, None),
+}
+"""Default → what a table may make of it while it is off."""
 
 
 def _same(value: object, declared: object) -> bool:

@@ -8,13 +8,15 @@ from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from validator.isolation.offpath.constants import name_of, negate
-from validator.isolation.offpath.nodes import clone, is_stub, with_fields
+from validator.isolation.offpath.nodes import clone, inert, is_stub, with_fields
 from validator.isolation.offpath.purity import Purity
 from validator.isolation.offpath.scopes import FunctionNode, Scope, walk_scope
 from validator.isolation.syntax import parts, walk
 
 __all__ = ["normalise"]
 
+_MAX_ALIASES = 200
+"""In one block: each is looked for in all that follows."""
 _LEAVE = ast.Return | ast.Raise | ast.Break | ast.Continue
 
 
@@ -151,10 +153,12 @@ def _loads(body: list[ast.stmt]) -> Counter[str]:
 
 
 def _drop_dead(body: list[ast.stmt], scope: Scope, pure: Purity, note: _Note) -> list[ast.stmt]:
-    """Without stores to local names that nothing reads and whose value has no effect."""
+    """Without stores to local names that nothing reads and whose value has no effect, and without such functions."""
     loads = _loads(body)
 
     def dead(node: ast.stmt) -> bool:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            return inert(node) and not loads[node.name] and node.name not in scope.shared
         return (
             isinstance(node, ast.Assign)
             and all(isinstance(t, ast.Name) and not loads[t.id] and t.id not in scope.shared for t in node.targets)
@@ -184,6 +188,9 @@ def _filter(body: list[ast.stmt], dead: Callable[[ast.stmt], bool], note: _Note)
 def _follow_aliases(body: list[ast.stmt], scope: Scope, pure: Purity, note: _Note) -> list[ast.stmt]:
     """`step = kda.step; step(x)` → `kda.step(x)`, where nothing can have changed `kda.step` in between."""
     out = list(body)
+    stores = (s for s in out if isinstance(s, ast.Assign) and name_of(s.value))
+    if sum(1 for _ in stores) > _MAX_ALIASES:
+        return out
     for i, node in enumerate(out):
         if not (isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name)):
             continue

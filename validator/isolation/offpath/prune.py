@@ -6,10 +6,11 @@ What such a function does can only change through something it uses; that then d
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Iterator
 
 from validator.isolation.offpath.nodes import inert, ranks, stub, with_fields
-from validator.isolation.offpath.scopes import FunctionNode
+from validator.isolation.offpath.scopes import FunctionNode, bound_names
 from validator.isolation.source import Source
 
 __all__ = ["prune"]
@@ -65,9 +66,11 @@ def _definitions(prefix: str, body: list[ast.stmt]) -> Iterator[tuple[str, Funct
 
 def _emptied(body: list[ast.stmt], same: set[int], in_order: bool) -> list[ast.stmt]:
     out: list[ast.stmt] = []
+    bound = Counter(bound_names(body))
     for node in body:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and id(node) in same:
-            out += [] if in_order and inert(node) else [stub(node)]
+            alone = bound[node.name] == 1 and not bound["*"]
+            out += [] if in_order and inert(node) and alone else [stub(node)]
         elif isinstance(node, ast.ClassDef):
             out.append(with_fields(node, body=_emptied(node.body, same, in_order)))
         else:

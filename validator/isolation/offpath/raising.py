@@ -257,6 +257,9 @@ class Raising:
                 quiet = name in _QUIET or (name == "getattr" and len(args) == 3) or (name == "type" and len(args) == 1)
                 if name in ("isinstance", "issubclass"):
                     return None if name == "isinstance" and self._is_type(args[1:], place) else node
+                if name in ("frozenset", "set", "tuple", "list") and len(args) == 1 and not node.keywords:
+                    shown = isinstance(args[0], ast.Set | ast.List | ast.Tuple) and all(map(is_constant, args[0].elts))
+                    return None if shown else node
                 empty = not args and name in ("dict", "list", "set", "tuple", "object", "frozenset", "str", "int")
                 return None if quiet or empty else node
             case ast.Attribute(value=receiver, attr="get" | "keys" | "values" | "items" | "getenv" as method):

@@ -191,6 +191,9 @@ class Reducer:
         if found is not None and not self._broken(node) and all(self.pure(p) for p in _parts(node)):
             self.world.seen_switch = True
             self.world.note(node, self.place)
+            if isinstance(node, ast.Attribute) and self.world.form.switch.environment and is_constant(found):
+                entry = self.world.switch_entry
+                return found if entry is None else constant(value_of(entry), node)
             return found
         match node:
             case ast.Name(ctx=ast.Load()):
@@ -198,6 +201,7 @@ class Reducer:
             case ast.Attribute(ctx=ast.Load()):
                 return self._attribute(node)
             case ast.Compare(ops=[op], comparators=[right]):
+                right = self.world.members(right, self.place) or right
                 value = compare(value_of(node.left), op, _members(right)) if _both(node.left, op, right) else UNKNOWN
                 if value is UNKNOWN and isinstance(op, ast.In | ast.NotIn) and self._holds_nothing(right):
                     value = isinstance(op, ast.NotIn) if self.pure(node.left) else UNKNOWN

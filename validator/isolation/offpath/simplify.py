@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from validator.isolation.offpath.constants import empty_display, is_constant, name_of, truth
+from validator.isolation.offpath.constants import empty_display, is_constant, is_small, name_of, truth
 from validator.isolation.offpath.losses import losses
 from validator.isolation.offpath.matching import bound_by, matches
 from validator.isolation.offpath.nodes import is_stub, mark_origin, with_fields
@@ -122,7 +122,7 @@ class Simplifier:
     def _learn(self, name: str, value: ast.expr) -> None:
         empty = isinstance(value, ast.Dict) and not value.keys and self._only_read(name)
         known = is_constant(value) or empty or (self._is_null(value) and name in self.place.entered)
-        if known and self.place.may_know(name) and not self.place.module_level:
+        if known and is_small(value) and self.place.may_know(name) and not self.place.module_level:
             self.place.env[name] = value
         else:
             self.place.env.pop(name, None)
@@ -285,6 +285,8 @@ class Simplifier:
         final, final_falls = self.block(node.finalbody)
         if not body and not orelse:
             return final, final_falls
+        if not handlers and not final and not orelse:
+            return body, body_falls
         left_over = with_fields(node, body=body or [_pass(node)], handlers=handlers, orelse=orelse, finalbody=final)
         return [left_over], falls and final_falls
 

@@ -7,19 +7,20 @@ import copy
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TypeGuard
 
-from validator.isolation.offpath.constants import constant, empty_display, is_constant, name_of, value_of
+from validator.isolation.offpath.constants import constant, empty_display, is_constant, is_small, name_of, value_of
 from validator.isolation.offpath.names import Function, Names, decorated, decorator_name
 from validator.isolation.offpath.notes import Idle, Note
 from validator.isolation.offpath.place import Place
 from validator.isolation.offpath.purity import Purity
 from validator.isolation.offpath.reduce import Reducer
-from validator.isolation.offpath.scopes import FunctionNode, Scope, bound_names
+from validator.isolation.offpath.scopes import FunctionNode, Scope, bound_names, parameters
 from validator.isolation.offpath.signatures import bind_arguments, called_as, default_of, drop_parameters
 from validator.isolation.offpath.simplify import function_body, simplify_module
 from validator.isolation.offpath.switch import OffForm
-from validator.isolation.syntax import walk
+from validator.isolation.syntax import nodes, walk
 
 __all__ = ["Facts", "World"]
 
@@ -153,7 +154,42 @@ class World:
         place = Place(path, Scope())
         place.module_level = True
         value = Reducer(self, place).expr(node.value)
-        return value if is_constant(value) else None
+        return value if is_constant(value) and is_small(value) else None
+
+    @cached_property
+    def switch_entry(self) -> ast.expr | None:
+        """What the table of environment variables gives for the switch; None: it has no entry that can be told."""
+        name = self.form.switch.name
+        for path in self.sources.mentions(name):
+            for table in nodes(self.sources.parse(path).module, ast.Dict):
+                for key, value in zip(table.keys, table.values, strict=True):
+                    if key is not None and value_of(key) == name and isinstance(value, ast.Lambda):
+                        return self.of_lambda(path, value)
+        return None
+
+    def of_lambda(self, path: str, node: ast.Lambda) -> ast.expr | None:
+        """The constant that a function without parameters gives in this module; None: it is none."""
+        place = Place(path, Scope())
+        place.module_level = True
+        value = None if parameters(node.args) else Reducer(self, place).expr(node.body)
+        return value if value is not None and is_constant(value) else None
+
+    def members(self, node: ast.expr, place: Place) -> ast.expr | None:
+        """The display of a set of constants that only the head names, and that nothing but membership tests uses."""
+        if not isinstance(node, ast.Name) or place.local(node.id) or node.id not in self.fresh:
+            return None
+        match self.names.bindings(place.path).get(node.id, []):
+            case [ast.Assign(targets=[ast.Name()], value=value)]:
+                pass
+            case _:
+                return None
+        if isinstance(value, ast.Call) and name_of(value.func) in ("frozenset", "set") and len(value.args) == 1:
+            value = value.args[0]
+        if not isinstance(value, ast.Set | ast.List | ast.Tuple) or not all(map(is_constant, value.elts)):
+            return None
+        other = re.compile(rb"(?<!\bin )\b" + node.id.encode() + rb"\b(?!\s*=(?!=))")
+        used = any(other.search(self.sources.data(p)) for p in self.sources.mentions(node.id))
+        return None if used else value
 
     # Attributes ------------------------------------------------------------------------------------------------
 

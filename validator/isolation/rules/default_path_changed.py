@@ -16,6 +16,7 @@ from collections.abc import Iterator
 
 from validator.checks import finding
 from validator.isolation.analysis import analyse
+from validator.isolation.blast.imports import When
 from validator.isolation.offpath.equivalence import FileProof, Shown
 from validator.rule import Rule
 from validator.stage import StageContext
@@ -31,9 +32,11 @@ _FIX = "put it behind the switch, or take it out of this change and send it as a
 
 def check(context: StageContext) -> Iterator[Finding]:
     analysis = analyse(context)
+    leaks = {(i.path, i.line) for i in analysis.radius.inward if i.when is When.EAGER}
     for proof in analysis.proofs:
         for shown in proof.differences:
-            if not shown.difference.undecided:
+            # An import that runs whenever the file is loaded is a leak, and said there.
+            if not shown.difference.undecided and (proof.path, shown.difference.line) not in leaks:
                 yield _finding(proof, shown)
     for path in analysis.deleted:
         yield finding(RULE, path, f"{path} is gone: whoever loads it fails", why=_WHY, fix=_FIX)

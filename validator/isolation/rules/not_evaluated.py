@@ -10,6 +10,7 @@ shared C++ and CUDA code separately, where the compiled kernels can be compared.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator
 
 from validator.checks import finding
@@ -19,7 +20,7 @@ from validator.rule import Rule
 from validator.stage import StageContext
 from validator.verdict.model import Finding, Severity
 
-__all__ = ["RULE", "check"]
+__all__ = ["RULE", "check", "walked"]
 
 RULE = Rule("isolation/not-evaluated", "shared file that could not be evaluated", Severity.UNPROVEN)
 
@@ -41,6 +42,7 @@ def check(context: StageContext) -> Iterator[Finding]:
             RULE, file.path, f"{file.path} is not Python: what it does with the switch off was not examined",
             line=file.first_line,
         )  # fmt: skip
+    yield from walked(analysis)
     for path in sorted(analysis.own):
         source = analysis.head.parse(path)
         if source.module is None:
@@ -50,6 +52,23 @@ def check(context: StageContext) -> Iterator[Finding]:
 
 
 _FINDERS = re.compile(rb"\b(iter_modules|walk_packages|listdir|scandir|glob|iterdir|import_module|__import__)\b")
+
+
+_WALKERS = re.compile(rb"\b(?:iter_modules|walk_packages)\b")
+
+
+def walked(analysis: Analysis) -> Iterator[Finding]:
+    """Shared code that loads whatever modules it finds around the isolated package."""
+    words = {p for word in ("iter_modules", "walk_packages") for p in analysis.base.mentions(word)}
+    for walker in sorted(words):
+        folder = walker.rpartition("/")[0]
+        found = next((p for p in sorted(analysis.own) if p.startswith(f"{folder}/")), None) if folder else None
+        if found is not None and not analysis.is_test(walker):
+            data = analysis.base.data(walker)
+            match = _WALKERS.search(data)
+            line = data.count(b"\n", 0, match.start()) + 1 if match else 1
+            what = f"{walker}:{line} loads modules by looking for files: whether it finds {found} was not worked out"
+            yield finding(RULE, found, what, identity=(walker,))
 
 
 def _new_file(analysis: Analysis, path: str) -> tuple[str, int | None] | None:
@@ -63,6 +82,8 @@ def _new_file(analysis: Analysis, path: str) -> tuple[str, int | None] | None:
     if path.rsplit("/", 1)[-1] in ("__init__.py", "conftest.py", "sitecustomize.py", "usercustomize.py"):
         return "files of this name are loaded without being named", None
     folders = path.split("/")[:-1]
+    if not folders and path.removesuffix(".py") in sys.stdlib_module_names:
+        return "a module of Python itself has this name, and this one takes its place", None
     for depth in range(len(folders), 0, -1):
         package = "/".join([*folders[:depth], "__init__.py"])
         if package in analysis.head and _FINDERS.search(analysis.head.data(package)):

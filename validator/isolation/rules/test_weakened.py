@@ -23,6 +23,17 @@ RULE = Rule("isolation/test-weakened", "a covering test lost assertions", Severi
 
 def check(context: StageContext) -> Iterator[Finding]:
     for test in analyse(context).coverage:
+        for line, what in test.edited if not test.lost else ():
+            yield finding(
+                RULE,
+                test.path,
+                f"{test.path}, which covers shared code that the change touches, is not the test it was: {what}",
+                line=line,
+                why="whether it still runs and asserts the same is for a person to see",
+                fix="leave it alone, and add tests of the change in a file of their own",
+                identity=(test.path, what),
+                severity=Severity.UNPROVEN,
+            )
         if not test.lost:
             continue
         first = test.lost[0][1]
