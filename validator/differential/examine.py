@@ -153,7 +153,10 @@ def _write_trees(context: StageContext, root: str, index: int) -> Trees:
 
 
 def _write_artifact(context: StageContext, path: str) -> Path:
-    """A folder that holds this one file of the head. Raises `DifferentialError` when the head has none of that name."""
+    """A folder that holds this one file of the head, and the machine code beside PTX, which says what was moved in it.
+
+    Raises `DifferentialError` when the head has none of that name.
+    """
     folder = context.workdir / hashlib.sha256(f"artifact {path}".encode()).hexdigest()[:12]
     target = folder / path
     if not target.exists():
@@ -161,6 +164,9 @@ def _write_artifact(context: StageContext, path: str) -> Path:
             raise DifferentialError(f"`compiled` names {path}, which is no file of the head")
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(context.change.head_tree.read(path))
+        built = path.removesuffix(".ptx") + ".cubin"
+        if path.endswith(".ptx") and _has(context.change.head_tree, built):
+            (folder / built).write_bytes(context.change.head_tree.read(built))
     return folder
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from validator.differential.numbers import Array, Source, is_float, largest
+from validator.differential.numbers import Array, Source, in_chunks, is_float, largest
 from validator.manifest.contract import Role, Values
 
 __all__ = ["Fill", "filled", "in_domain"]
@@ -67,16 +67,24 @@ def filled(fill: Fill, source: Source) -> Array:
             high = max(high, low + size) if not given[1] else high
             return in_domain(fill, (low + source.order(int(high - low) + 1)[:size]).reshape(fill.shape))
         return in_domain(fill, low + source.below(int(high - low) + 1, fill.shape))
-    match given:
-        case (True, True):
-            data = low + (high - low) * source.uniform(fill.shape)
-        case (True, False):
-            data = low + np.abs(source.bell(fill.shape))
-        case (False, True):
-            data = high - np.abs(source.bell(fill.shape))
-        case _:
-            data = source.bell(fill.shape)
-    return in_domain(fill, data)
+
+    def drawn(shape: tuple[int, ...]) -> NDArray[np.float64]:
+        match given:
+            case (True, True):
+                return low + (high - low) * source.uniform(shape)
+            case (True, False):
+                return low + np.abs(source.bell(shape))
+            case (False, True):
+                return high - np.abs(source.bell(shape))
+            case _:
+                return source.bell(shape)
+
+    if d.probability or d.sorted:  # rows hang together
+        return in_domain(fill, drawn(fill.shape))
+    values = np.empty(fill.shape, fill.dtype)
+    for (part,) in in_chunks(values):
+        part[...] = in_domain(fill, drawn(part.shape))
+    return values
 
 
 def in_domain(fill: Fill, data: NDArray[Any]) -> Array:
