@@ -9,12 +9,15 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import jsonschema
 import pytest
 
+from validator.differential.examine import _write_artifact
 from validator.emulate.adapter import prepare
 from validator.emulate.hazard import HazardKind
+from validator.emulate.hoisted import beside
 from validator.report.schemas import schema_of
 
 ROOT = Path(__file__).parents[2]
@@ -180,3 +183,15 @@ def test_machine_code_beside_the_ptx_says_what_moved(tmp_path: Path) -> None:
     assert prepare("hoisted.ptx:kda_decode", tmp_path, {}) == {}
     assert prepare("absent.ptx:kda_decode", tmp_path, {}) == {}
     assert prepare("../hoisted.ptx:kda_decode", tmp_path / "inner", {}) == {}
+
+
+def test_check_lays_the_machine_code_beside_the_ptx(tmp_path: Path) -> None:
+    """Without it no run of `check` would know what ptxas moved, and every non-coherent load would count as moved."""
+    files = {"k/a.ptx": b"ptx", "k/a.cubin": b"cubin", "k/b.ptx": b"other"}
+    tree = SimpleNamespace(
+        list=lambda path: [SimpleNamespace(path=path)] if path in files else [], read=lambda path: files[path]
+    )
+    context = SimpleNamespace(workdir=tmp_path, change=SimpleNamespace(head_tree=tree))
+    folder = _write_artifact(context, "k/a.ptx")  # type: ignore[arg-type]
+    assert beside(folder / "k/a.ptx") == folder / "k/a.cubin"
+    assert beside(_write_artifact(context, "k/b.ptx") / "k/b.ptx") is None  # type: ignore[arg-type]
