@@ -159,9 +159,9 @@ def _segment(segment: Segment, context: Context, unsupported: Counter[str], wrap
                 continue
         if instruction.kind is Kind.PLAIN:
             step = wrap(instruction, _step(instruction, context, unsupported))
-            steps.append(_guarded(instruction, step, context))
+            steps.append(_guarded(instruction, step, context, unsupported))
         else:
-            leave = _leaving(instruction, segment.next, context)
+            leave = _left(instruction, segment.next, context, unsupported)
     return CodeSegment(segment.start, gate, steps, leave, max(len(segment.instructions), 1), segment.polls)
 
 
@@ -172,9 +172,14 @@ def _step(instruction: Instruction, context: Context, unsupported: Counter[str])
     try:
         return _translated(instruction, context)
     except NotTranslated as reason:
-        name = ".".join(instruction.words)
-        unsupported[f"{name}: {reason}"] += 1
-        return _stop(f"{name} ({reason})", instruction.index)
+        return _refused(instruction, reason, unsupported)
+
+
+def _refused(instruction: Instruction, reason: Exception, unsupported: Counter[str]) -> Step:
+    """Counts what cannot be executed; a thread that reaches it ends the run."""
+    name = ".".join(instruction.words)
+    unsupported[f"{name}: {reason}"] += 1
+    return _stop(f"{name} ({reason})", instruction.index)
 
 
 def _translated(instruction: Instruction, context: Context) -> Step:
@@ -222,8 +227,11 @@ def _predicate(instruction: Instruction, context: Context) -> Read | None:
     return None if instruction.guard is None else reader(context, instruction.guard, 1)
 
 
-def _guarded(instruction: Instruction, step: Step, context: Context) -> Step:
-    predicate = _predicate(instruction, context)
+def _guarded(instruction: Instruction, step: Step, context: Context, unsupported: Counter[str]) -> Step:
+    try:
+        predicate = _predicate(instruction, context)
+    except NotTranslated as reason:
+        return _refused(instruction, reason, unsupported)
     if predicate is None:
         return step
 
@@ -256,12 +264,10 @@ def _gate(instruction: Instruction, context: Context) -> Gate | None:
 
 def _guarded_gate(instruction: Instruction, context: Context, unsupported: Counter[str]) -> Gate | None:
     try:
-        gate = _gate(instruction, context)
+        gate, predicate = _gate(instruction, context), _predicate(instruction, context)
     except (NotTranslated, IndexError) as reason:
-        unsupported[f"{'.'.join(instruction.words)}: {reason}"] += 1
-        stop = _stop(str(reason), instruction.index)
+        stop = _refused(instruction, reason, unsupported)
         return lambda m, lanes, key: stop(m, lanes)
-    predicate = _predicate(instruction, context)
     if gate is None or predicate is None:
         return gate
 
@@ -286,6 +292,19 @@ def _go_on(following: int | None) -> Leave:
         return following
 
     return leave
+
+
+def _left(instruction: Instruction, following: int | None, context: Context, unsupported: Counter[str]) -> Leave:
+    try:
+        return _leaving(instruction, following, context)
+    except (NotTranslated, IndexError) as reason:
+        stop = _refused(instruction, reason, unsupported)
+
+        def leave(m: Machine, lanes: Lanes) -> int | None:
+            stop(m, lanes)
+            return None
+
+        return leave
 
 
 def _leaving(instruction: Instruction, following: int | None, context: Context) -> Leave:
