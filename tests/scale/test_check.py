@@ -7,6 +7,7 @@ import json
 import os
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -21,6 +22,9 @@ from validator import cli
 
 ROOT = Path(__file__).parents[2]
 SEED = ("--seed", "5")
+FACTS = {"base": "0" * 40, "head": "1" * 40, "rfc": None, "policies": None, "seed": 5, "shard": None}
+RUN = json.dumps({"schema": "validator/run/1", **FACTS, "refs": ["a", "b"]})
+"""What another run left beside its bundle."""
 
 
 @pytest.fixture(scope="module")
@@ -73,6 +77,13 @@ def plain(repo: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
     again = run("check", *asked(repo, "--bundle", "c", "--quiet", "--cache", "cache"), cwd=folder)
     assert again.returncode == 0, again.stderr
     assert identity(folder / "c") == identity(folder / "b")
+    assert run("status", "b", cwd=folder).stdout == f"complete: pass, {identity(folder / 'b')}\n"
+    (folder / "b.run").mkdir()  # killed after the bundle was there and before this was taken away
+    (folder / "b.run/run.json").write_text(RUN)
+    told = run("status", "b", cwd=folder).stdout
+    assert told.startswith("complete: pass")
+    assert "not running" in told
+    shutil.rmtree(folder / "b.run")
     return identity(folder / "b")
 
 
@@ -107,6 +118,20 @@ def test_shards_put_together_are_one_run_and_a_missing_one_is_unproven(repo, pla
     assert partly.returncode == 1
     assert "shard 2/2 is missing" in partly.stdout
     assert run("merge", "p1", "p1", cwd=tmp_path).returncode == 2
+
+
+def test_parts_of_trusted_runs_are_sealed_and_no_others_are_believed_by_one(tmp_path):
+    repo = build(tmp_path / "repo", cases=2)
+    (tmp_path / "key").write_text("only trusted runs have this key")
+    trusted = {"VALIDATOR_TRUST_KEY": str(tmp_path / "key")}
+    whole = ("check", *asked(repo, "--shard", "1/1", "--part"))
+    assert run(*whole, "sealed", cwd=tmp_path, **trusted).returncode == 0
+    assert run(*whole, "open", cwd=tmp_path).returncode == 0
+    believed = run("merge", "sealed", "--repo", str(repo), "--quiet", cwd=tmp_path, **trusted)
+    assert believed.stdout.startswith("pass"), believed.stdout + believed.stderr
+    refused = run("merge", "open", "--repo", str(repo), cwd=tmp_path, **trusted)
+    assert refused.returncode == 1
+    assert "shard 1/1 did not run it" in refused.stdout
 
 
 def test_what_a_budget_does_not_reach_is_unproven_with_the_count(repo, tmp_path):
@@ -160,8 +185,7 @@ def test_a_shard_without_a_seed_is_refused(repo, tmp_path):
 
 def test_another_run_is_not_taken_up(repo, tmp_path):
     (tmp_path / "b.run").mkdir()
-    facts = {"base": "0" * 40, "head": "1" * 40, "rfc": None, "policies": None, "seed": 5, "shard": None}
-    (tmp_path / "b.run/run.json").write_text(json.dumps({"schema": "validator/run/1", **facts, "refs": ["a", "b"]}))
+    (tmp_path / "b.run/run.json").write_text(RUN)
     done = run("check", *asked(repo, "--resume", "--bundle", "b"), cwd=tmp_path)
     assert done.returncode == 2
     assert "begun for another run" in done.stderr

@@ -104,6 +104,7 @@ def asked_of(options: Options, shard: str | None = None) -> Asked:
 @contextmanager
 def opened_work(scale: Scale, options: Options, cache: Store | None, display: Display) -> Iterator[Working]:
     """The engine for a check, and its folder where one was asked for."""
+    from validator.cli.cache import key_of_trusted_runs
     from validator.scale.board import Board
     from validator.scale.budget import Budget, parse_duration
     from validator.scale.engine import Engine
@@ -119,7 +120,8 @@ def opened_work(scale: Scale, options: Options, cache: Store | None, display: Di
     with ExitStack() as stack:
         folder = None
         if place is not None:
-            folder = stack.enter_context(RunFolder(place, asked_of(options, scale.shard), resume=scale.resume))
+            asked, key = asked_of(options, scale.shard), key_of_trusted_runs()
+            folder = stack.enter_context(RunFolder(place, asked, resume=scale.resume, key=key))
         executor = stack.enter_context(executor_of(scale.executor, budget))
         shared = stack.enter_context(opened_shared())
         kept = [store for store in (folder.results if folder else None, cache) if store is not None]

@@ -24,12 +24,14 @@ def status(bundle: str) -> int:
 
     folder = Path(bundle)
     places = [place for place in (beside(folder), folder) if (place / "run.json").is_file()]
-    if not places:
-        if not (folder / MANIFEST).is_file():
-            hint = "name what --bundle or --part names"
-            raise RunFolderError(Problem("is neither a bundle nor a run that will be one", bundle, hint))
+    complete = (folder / MANIFEST).is_file()
+    if not places and not complete:
+        hint = "name what --bundle or --part names"
+        raise RunFolderError(Problem("is neither a bundle nor a run that will be one", bundle, hint))
+    if complete:
         manifest = load_bundle(folder).manifest
         emit(visible(f"complete: {manifest.get('verdict')}, {manifest.get('id')}") + "\n")
+    if not places:
         return 0
     place = places[0]
     asked = load_asked(place)
