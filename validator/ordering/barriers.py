@@ -74,8 +74,10 @@ class Carrier:
 class Barriers:
     """All barriers of one kernel."""
 
-    def __init__(self, masks: Masks, provenance: Provenance) -> None:
+    def __init__(self, masks: Masks, provenance: Provenance, lenient: bool = False) -> None:
+        """`lenient`: blocks may be smaller than the launch bound, so that fewer threads meet at a barrier."""
         self.masks = masks
+        self.lenient = lenient
         self.flow = masks.flow
         self.threads = masks.threads
         self.mbarriers = Mbarriers(masks, provenance)
@@ -249,7 +251,9 @@ class Barriers:
         if users.bit_count() == count:
             return users
         # Without a known block size, threads that may not exist were counted: the lowest ones are those that do.
-        return 0 if self.threads.block is not None or self.threads.rows else _lowest_members(users, count)
+        # Of a block that is as large as its launch bound, any of them may meet there.
+        known = self.threads.block is not None or self.threads.rows or (self.threads.bounded and not self.lenient)
+        return 0 if known else _lowest_members(users, count)
 
     def _ordinals(self, name: Name) -> dict[int, int | None]:
         """Barrier instruction → how many arrivals at that barrier come before it, None when paths differ."""

@@ -18,7 +18,7 @@ from validator.ordering.memory import Declarations, Touch, touches
 from validator.ordering.polls import Poll, fences, find_polls
 from validator.ordering.program import HARMLESS_CALLS, Event, EventKind, Isa, Program
 from validator.ordering.provenance import Provenance
-from validator.ordering.scalars import Place, scalar_cases, without
+from validator.ordering.scalars import Place, happens, scalar_cases, without
 from validator.ordering.slices import LoadSlices
 from validator.ordering.threads import Threads
 from validator.ordering.threadset import describe
@@ -66,6 +66,11 @@ def _masks(flow: Flow, block: tuple[int, int, int] | None) -> Masks:
 _CALLED = "a function that is not looked into is called before it, and may wait"
 
 _MET = "it waits for an mbarrier at which threads arrive that have waited; whether it needs all of them does not show"
+
+_FEWER = (
+    "it meets waiting threads at a barrier that more threads use than it counts: which of them meet hangs on the size "
+    "of the block"
+)
 
 _NO_WAY = (
     "the branches on the way there contradict each other for every number that was tried for the kernel's arguments: "
@@ -130,11 +135,12 @@ class Facts:
         return grid_order(self.masks, self.barriers)
 
     @cached_property
-    def cases(self) -> list[Order]:
-        """The same for the launches of each kind, told apart by single scalar arguments; empty: all are of one kind."""
+    def cases(self) -> list[tuple[frozenset[Place], Order]]:
+        """(what is never taken, order behind the grid waits) for the launches of each kind, told apart by single scalar
+        arguments; empty: all are of one kind."""
         closed = scalar_cases(self.flow, self.declarations.bounds) if self.waits else []
         several = len(closed) > 1 or any(closed)
-        return [self._order_without(edges) for edges in closed] if several else []
+        return [(edges, self._order_without(edges)) for edges in closed] if several else []
 
     def _order_without(self, closed: frozenset[Place]) -> Order:
         """Behind the grid waits, in launches that never take some edges."""
@@ -247,7 +253,8 @@ class Facts:
         return result
 
     def _ordered_in_all_cases(self, event: Event) -> bool:
-        return bool(self.cases) and not any(order.missing(event) for order in self.cases)
+        found = [order.missing(event) for closed, order in self.cases if happens(self.flow, closed, event.index)]
+        return bool(self.cases) and not any(found)
 
     def _doubt(self, event: Event, missing: int) -> str:
         """Why an access that nothing orders may be in order all the same; empty when there is no reason."""
@@ -255,7 +262,13 @@ class Facts:
             return _CALLED
         if self._met and not Order(self.masks, self.barriers, {**self.order.own, **self._met}).missing(event):
             return _MET
+        if self.waits and self.threads.bounded and not self._order_of_small_blocks.missing(event):
+            return _FEWER
         return _WARP_MET if self._warp_met(event, missing) else ""
+
+    @cached_property
+    def _order_of_small_blocks(self) -> Order:
+        return grid_order(self.masks, Barriers(self.masks, self.provenance, lenient=True))
 
     @cached_property
     def _met(self) -> dict[int, int]:

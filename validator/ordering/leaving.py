@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from validator.ordering.program import EventKind
+from validator.ordering.scalars import happens
 
 if TYPE_CHECKING:
     from validator.ordering.facts import Facts
+    from validator.ordering.scalars import Place
     from validator.ordering.waits import Order
 
 __all__ = ["leaves_by_known_branches", "leaves_unwaited", "triggers_early"]
@@ -19,16 +21,18 @@ def leaves_unwaited(facts: Facts) -> list[tuple[int, int]]:
     A grid is complete only when all its threads are, so one waiting thread per block passes the order on.
     """
     exits = _leaves(facts, facts.order)
-    cases = [_leaves(facts, order) for order in facts.cases] if exits else []
-    return next(filter(None, cases), []) if cases else exits
+    if not exits or not facts.cases:
+        return exits
+    return next(filter(None, (_leaves(facts, order, closed) for closed, order in facts.cases)), [])
 
 
-def _leaves(facts: Facts, order: Order) -> list[tuple[int, int]]:
+def _leaves(facts: Facts, order: Order, closed: frozenset[Place] = frozenset()) -> list[tuple[int, int]]:
     exits: list[tuple[int, int]] = []
     may_leave = 0
     for number in facts.flow.order:
         block = facts.flow.blocks[number]
         ends = [e for e in facts.flow.events_in[number] if e.kind is EventKind.EXIT]
+        ends = [e for e in ends if happens(facts.flow, closed, e.index)]
         for event in ends:
             missing = order.missing(event)
             if missing:

@@ -11,14 +11,15 @@ from __future__ import annotations
 from functools import cached_property
 
 from validator.ordering.masks import Masks, Turn
-from validator.ordering.program import Event, EventKind
+from validator.ordering.program import Const, Event, EventKind, Operand, Operation
 from validator.ordering.provenance import Provenance, Root, Source
-from validator.ordering.slices import first_value
+from validator.ordering.slices import first_value, scalar
 
 __all__ = ["Mbarriers"]
 
 Mbarrier = tuple[Root, int]
 
+_DEPTH = 12
 _KINDS = (EventKind.MBARRIER_INIT, EventKind.MBARRIER_ARRIVE, EventKind.MBARRIER_WAIT, EventKind.ASYNC_COPY)
 
 
@@ -34,7 +35,7 @@ class Mbarriers:
 
     @cached_property
     def _events(self) -> list[Event]:
-        return [e for e in self.flow.program.events if e.kind in _KINDS and e.barrier]
+        return [e for e in self.flow.program.events if e.kind in _KINDS and e.barrier and self.masks.executing(e)]
 
     @cached_property
     def _sources(self) -> dict[int, Source | None]:
@@ -68,14 +69,57 @@ class Mbarriers:
         result: dict[Mbarrier, tuple[list[Event], list[Event]]] = {}
         for event in self._events:
             name = self.identities.get(event.index)
-            if name is not None and event.kind in (EventKind.MBARRIER_ARRIVE, EventKind.ASYNC_COPY):
+            comes = event.kind is EventKind.MBARRIER_ARRIVE and event.arrives
+            if name is not None and (comes or event.kind is EventKind.ASYNC_COPY):
                 result.setdefault(name, ([], []))[event.kind is EventKind.ASYNC_COPY].append(event)
         return result
 
     @cached_property
     def _unplaced(self) -> bool:
-        """Whether some arrival may be on any mbarrier."""
-        return any(e.kind is EventKind.MBARRIER_ARRIVE and e.index not in self.identities for e in self._events)
+        """Whether some arrival may be on any mbarrier: at no known address, or at a number where others have names."""
+        arrivals = [e for e in self._events if e.kind is EventKind.MBARRIER_ARRIVE and e.arrives]
+        named = {name[0][0] == "number" for name in self.identities.values()}
+        bare = len(named) > 1
+        return any(
+            e.index not in self.identities or (bare and self.identities[e.index][0][0] == "number") for e in arrivals
+        )
+
+    @cached_property
+    def _announced_apart(self) -> bool:
+        """Whether bytes are announced in instructions of their own (`mbarrier.expect_tx`), for a later arrival."""
+        return any(e.kind is EventKind.MBARRIER_ARRIVE and not e.arrives for e in self._events)
+
+    @cached_property
+    def _counts(self) -> dict[Mbarrier, int | None]:
+        """mbarrier → arrivals that a phase of it takes; None where that is not one known number."""
+        result: dict[Mbarrier, int | None] = {}
+        for event in self._events:
+            name = self.identities.get(event.index)
+            if name is None or event.kind is not EventKind.MBARRIER_INIT:
+                continue
+            value = self._executed(event.thread_count, event.index, 0) if event.thread_count is not None else None
+            result[name] = value if result.setdefault(name, value) == value else None
+        return result
+
+    def _executed(self, operand: Operand, index: int, depth: int) -> int | None:
+        """A constant at an instruction that is executed: what stands before it in its block under a guard was too.
+
+        Compilers initialise by one thread under one condition, which they vote on anew for every instruction.
+        """
+        if isinstance(operand, Const):
+            return operand.value
+        if depth > _DEPTH:
+            return None
+        if isinstance(operand, Operation):
+            values = [self._executed(arg, index, depth + 1) for arg in operand.args]
+            known = [value for value in values if value is not None]
+            return scalar(operand, known) if values and len(known) == len(values) else None
+        block = self.flow.blocks[self.flow.block_of(index)]
+        program = self.flow.program
+        near = (k for k in range(index - 1, block.start - 1, -1) if operand in program.definitions(k))
+        sites = self.flow.reach(operand, index, program.guard(index))
+        site = next(near, sites[0] if len(sites) == 1 else None)
+        return None if site is None else self._executed(program.operation(site, operand), site, depth + 1)
 
     def arrivals(self, wait: Event) -> list[Event]:
         """Arrivals at the mbarrier that an event waits for; empty when it cannot be told which one that is."""
@@ -106,29 +150,48 @@ class Mbarriers:
             return 0
         known = turn.notes.get(name)
         if not isinstance(known, int):
-            known = turn.notes[name] = self._from(*self._users.get(name, ([], [])), turn)
+            known = turn.notes[name] = self._from(name, turn)
         return known
 
-    def _from(self, arrivals: list[Event], copies: list[Event], turn: Turn) -> int:
+    def _from(self, name: Mbarrier, turn: Turn) -> int:
+        arrivals, copies = self._users.get(name, ([], []))
         ordered = {e.index for e in (*arrivals, *copies) if not self._unwaited(e, turn)}
         good = {c.index for c in copies if c.index in ordered}
         result = 0
+        free: list[Event] = []
         for arrival in arrivals:
             if arrival.index in ordered:
                 result |= self.masks.executing(arrival)
             elif not self._announces(arrival, {e.index for e in arrivals}, good):
-                return 0
+                free.append(arrival)
+        if free and not (result and self._too_few(free, self._counts.get(name))):
+            return 0
         for copy in copies:
             if copy.index in good:
                 result |= self.masks.executing(copy)
         return result
+
+    def _too_few(self, arrivals: list[Event], count: int | None) -> bool:
+        """Whether a phase takes more arrivals than all threads that come to these can make, once each."""
+        if count is None or any(self._repeated(arrival) for arrival in arrivals):
+            return False
+        return sum(self.masks.executing(arrival).bit_count() for arrival in arrivals) < count
+
+    def _repeated(self, arrival: Event) -> bool:
+        """Whether a thread may come to an arrival twice with no wait for any mbarrier in between."""
+        home = self.flow.block_of(arrival.index)
+        body = next((b for b in self.flow.loops if home in b), None)
+        if body is None:
+            return False
+        waits = (e for n in body for e in self.flow.events_in[n] if e.kind is EventKind.MBARRIER_WAIT)
+        return not any(self.masks.executing(arrival) & ~self.masks.executing(w) == 0 for w in waits)
 
     def _unwaited(self, event: Event, turn: Turn) -> int:
         return self.masks.at(event.index, turn.state, turn.clears) & self.masks.executing(event)
 
     def _announces(self, arrival: Event, arrivals: set[int], copies: set[int]) -> bool:
         """Every path from an arrival meets an ordered copy onto the mbarrier before the next arrival or the end."""
-        if not copies:
+        if not copies or not (arrival.announces or self._announced_apart):
             return False
         threads = self.masks.executing(arrival)
         stack = [(self.flow.block_of(arrival.index), arrival.index + 1)]

@@ -321,7 +321,10 @@ class Event:
     thread_count: Operand | None = None
     """Threads that take part in a CTA barrier, None: all of the CTA; arrivals that an MBARRIER_INIT asks for."""
     arrives: bool = True
+    """False: an MBARRIER_ARRIVE that only announces bytes (`expect_tx`)."""
     waits: bool = True
+    announces: bool = False
+    """MBARRIER_ARRIVE: it adds bytes to what the phase waits for."""
     aligned: bool = False
     """Barrier that needs all threads of the warp to execute it together."""
     parity: Operand | None = None

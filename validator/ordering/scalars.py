@@ -20,21 +20,26 @@ import numpy as np
 import numpy.typing as npt
 
 from validator.ordering.dataflow import Flow
-from validator.ordering.program import Block, Const, Guard, Op, Operand, Operation
+from validator.ordering.program import Block, Const, EventKind, Guard, Op, Operand, Operation
 from validator.ordering.vectors import Vector, computed
 
-__all__ = ["Bounds", "Place", "scalar_cases", "without"]
+__all__ = ["Bounds", "Place", "happens", "scalar_cases", "without"]
 
 Place = tuple[int, int]
-"""(block, number of the edge)."""
+"""(block, number of the edge) that is not taken; (`NEVER`, instruction) that is not executed; (`ALWAYS`, exit)."""
+NEVER, ALWAYS = -1, -2
+_Way = tuple[Place, "list[tuple[_Term, bool]]", bool]
+"""(what it closes where the guards do not hold, guards with whether each is negated, whether one of them is enough)."""
 Bounds = Callable[[int], "tuple[int, int] | None"]
 """What a contract says of the number at an offset of the parameter block: (least, greatest)."""
 
-_MOST = 12
+_MOST = 32
+_WORK = 100_000
+"""Instructions of all cases together."""
 """Cases; with more, nothing is divided."""
 _DEPTH = 16
 _PERIOD = 256
-_CONSTANTS = 6
+_CONSTANTS = 8
 _SUMMED = 4
 """Constants in one condition."""
 _TRIED = 1 << 20
@@ -92,16 +97,20 @@ class _Term:
 def scalar_cases(flow: Flow, bounds: Bounds) -> list[frozenset[Place]]:
     """Edges that are closed, case by case; one case with none where nothing can be divided."""
     cases: list[frozenset[Place]] = [frozenset()]
+    most = min(_MOST, _WORK // max((block.stop for block in flow.blocks), default=1))
     for offset, edges in _Reader(flow).by_argument().items():
         own = _cases(edges, bounds(offset))
-        if own and len(own) * len(cases) <= _MOST:
+        if own and len(own) * len(cases) <= most:
             cases = [a | b for a, b in product(cases, own)]
     return cases
 
 
 def without(flow: Flow, closed: frozenset[Place]) -> list[Block]:
-    """The blocks with these edges taken away, and all edges of blocks that nobody comes to then."""
+    """The blocks with these edges taken away, and all edges of blocks that nobody comes to or gets out of then."""
     edges = [[e for k, e in enumerate(b.successors) if (n, k) not in closed] for n, b in enumerate(flow.blocks)]
+    for kind, index in closed:
+        if kind == ALWAYS:
+            edges[flow.block_of(index)] = []
     reached: set[int] = set()
     stack = [0] if edges else []
     while stack:
@@ -115,6 +124,12 @@ def without(flow: Flow, closed: frozenset[Place]) -> list[Block]:
     ]
 
 
+def happens(flow: Flow, closed: frozenset[Place], index: int) -> bool:
+    """Whether an instruction can be executed in a case: neither its guard nor an exit in its block says no."""
+    start = flow.blocks[flow.block_of(index)].start
+    return (NEVER, index) not in closed and not any(k == ALWAYS and start <= n < index for k, n in closed)
+
+
 class _Reader:
     """Conditions of one kernel as functions of one argument."""
 
@@ -123,9 +138,9 @@ class _Reader:
         self._program = flow.program
         self._offsets: set[int] = set()
 
-    def by_argument(self) -> dict[int, list[tuple[Place, list[tuple[_Term, bool]], bool]]]:
-        """Offset → (edge, its guards with whether each is negated, whether one of them is enough)."""
-        found: dict[int, list[tuple[Place, list[tuple[_Term, bool]], bool]]] = {}
+    def by_argument(self) -> dict[int, list[_Way]]:
+        """Offset → edges and guarded instructions that hang on the argument there."""
+        found: dict[int, list[_Way]] = {}
         for number, block in enumerate(self._flow.blocks):
             for k, edge in enumerate(block.successors if len(block.successors) > 1 else ()):
                 self._offsets = set()
@@ -134,6 +149,15 @@ class _Reader:
                 whole = len(terms) == len(guards)
                 if terms and len(self._offsets) == 1 and (whole or not edge.either):
                     found.setdefault(self._offsets.pop(), []).append(((number, k), terms, edge.either))
+        for event in self._program.events:
+            if event.guard is not None and (event.accesses or event.kind is EventKind.EXIT):
+                self._offsets = set()
+                term = self._guard(event.guard, event.index)
+                if term is not None and len(self._offsets) == 1:
+                    ways = found.setdefault(self._offsets.pop(), [])
+                    ways.append(((NEVER, event.index), [(term, event.guard.negated)], False))
+                    if event.kind is EventKind.EXIT:
+                        ways.append(((ALWAYS, event.index), [(term, not event.guard.negated)], False))
         return found
 
     def _guard(self, guard: Guard, index: int) -> _Term | None:
@@ -177,9 +201,7 @@ def _followed(operation: Operation, args: Sequence[_Term | Const]) -> bool:
     return plain and len(terms) <= 1 and operation.width <= 32
 
 
-def _cases(
-    edges: list[tuple[Place, list[tuple[_Term, bool]], bool]], bounds: tuple[int, int] | None
-) -> list[frozenset[Place]] | None:
+def _cases(edges: list[_Way], bounds: tuple[int, int] | None) -> list[frozenset[Place]] | None:
     terms = [term for _, guards, _ in edges for term, _ in guards]
     period = max(term.period() for term in terms)
     constants = sorted({abs(n) for term in terms for n in term.constants()} - {0})

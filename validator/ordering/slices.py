@@ -179,6 +179,7 @@ _ARITHMETIC: dict[Op, Callable[[list[int]], int]] = {
     Op.OR: lambda a: a[0] | a[1],
     Op.XOR: lambda a: a[0] ^ a[1],
     Op.NOT: lambda a: ~a[0],
+    Op.NEG: lambda a: -a[0],
 }
 
 

@@ -84,6 +84,8 @@ def _mbarrier_inval(statement: Statement) -> Event:
 def _mbarrier_arrive(statement: Statement) -> Event:
     event = make_event(statement, EventKind.MBARRIER_ARRIVE)
     event.barrier = statement.address()
+    event.announces = "expect_tx" in statement.form.words
+    event.arrives = statement.form.words[1] != "expect_tx"
     return strength(event, statement.form, Order.RELEASE, Scope.CTA)
 
 
@@ -118,8 +120,7 @@ def _mbarrier(form: Form) -> Meaning:
     if step in ("test_wait", "try_wait"):
         return 1, _mbarrier_wait
     if step == "expect_tx":
-        # Raises the count of bytes still to come: it can not complete a phase.
-        return 0, None
+        return 0, _mbarrier_arrive
     if step == "pending_count":
         return 1, None
     raise Unknown("variant of mbarrier is not known")

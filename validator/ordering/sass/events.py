@@ -358,6 +358,9 @@ def _syncs(i: Instruction, index: int, constants: Constants) -> list[Event]:
     elif "ARRIVE" in mods:
         event = _event(EventKind.MBARRIER_ARRIVE, i, index)
         event.order, event.scope = Order.RELEASE, Scope.CTA
+        # `A1T0`: one arrival, no bytes; `A0TR`: no arrival, bytes from a register; without either: one, and bytes.
+        event.announces = not any(m.endswith("T0") for m in mods)
+        event.arrives = not any(m.startswith("A0") for m in mods)
     elif "PHASECHK" in mods:
         event = _event(EventKind.MBARRIER_WAIT, i, index)
         event.order, event.scope = Order.ACQUIRE, Scope.CTA

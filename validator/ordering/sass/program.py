@@ -194,7 +194,18 @@ def _relocated(operation: Operation, relocation: Relocation) -> Operation:
 
 
 def _shared_windows(instructions: Sequence[Instruction]) -> frozenset[str]:
-    return frozenset(i.operands[0] for i in instructions if i.base in ("S2R", "S2UR") and "SR_CgaCtaId" in i.operands)
+    """Registers that hold the rank of the CTA in its cluster somewhere: what shared addresses are made from."""
+    found = {i.operands[0] for i in instructions if i.base in ("S2R", "S2UR") and "SR_CgaCtaId" in i.operands}
+    copies = [(i.operands[0], i.operands[-1]) for i in instructions if found and _copies(i)]
+    while new := {target for target, source in copies if source in found} - found:
+        found |= new
+    return frozenset(found)
+
+
+def _copies(i: Instruction) -> bool:
+    if i.base == "IMAD":
+        return list(i.operands[1:3]) == ["RZ", "RZ"]
+    return i.base in ("MOV", "UMOV", "R2UR") and len(i.operands) == 2
 
 
 def _unknown(instructions: Iterable[Instruction]) -> Mapping[str, int]:
