@@ -19,7 +19,7 @@ INERT_DECORATORS = frozenset(
     {
         "staticmethod", "classmethod", "property", "cached_property", "lru_cache", "cache", "wraps",
         "dataclass", "contextmanager", "override", "overload", "final", "no_grad", "inference_mode",
-        "total_ordering", "setter", "asynccontextmanager",
+        "total_ordering", "setter", "getter", "deleter", "asynccontextmanager", "abstractmethod",
     }
 )  # fmt: skip
 
@@ -125,6 +125,8 @@ def _store(node: ast.Assign | ast.AugAssign | ast.AnnAssign | ast.Delete, pure: 
     for target in (t for whole in targets if not isinstance(whole, ast.Name) for t in walk(whole)):
         if isinstance(target, ast.Attribute | ast.Subscript) and isinstance(target.ctx, ast.Store | ast.Del):
             yield Effect(node.lineno, f"sets `{unparse(target)[:80]}`", True)
+    if isinstance(node, ast.AnnAssign):
+        yield from _evaluated([node.annotation], pure)
     value = None if isinstance(node, ast.Delete) else node.value
     if value is not None and not isinstance(value, ast.Constant) and not pure(value):
         yield Effect(node.lineno, f"calls `{_shown(value)}` for a value", False)

@@ -59,6 +59,8 @@ class Harmless:
                 return self._name(node, name, value, at)
             case ast.Expr(value=ast.Constant(value=str(text))) if text.startswith(MARK):
                 return [self._difference(node, at, text.removeprefix(MARK).strip())]
+            case ast.Try(body=body, handlers=handlers, orelse=orelse, finalbody=[]) if at.kind == "module":
+                return self._optional([*body, *orelse], handlers, at)
             case ast.Expr(value=ast.Call(func=ast.Attribute(attr="add_argument")) as call):
                 return self._option(node, call)
             case ast.Expr(value=ast.Dict(keys=[key], values=[value])):
@@ -131,6 +133,30 @@ class Harmless:
             elif isinstance(node, ast.ClassDef) and _READ_ANNOTATIONS & {name_of(b).split(".")[-1] for b in node.bases}:
                 return node
         return None
+
+    def _optional(
+        self, body: list[ast.stmt], handlers: list[ast.ExceptHandler], at: Context
+    ) -> Sequence[Residue | Difference]:
+        """`try: import x`, `except ImportError: x = None`: what it loads counts; that it may be lacking does not."""
+        caught = {name_of(h.type) for h in handlers if h.type is not None}
+        stores = [s for h in handlers for s in h.body]
+        if not handlers or len(caught) != len(handlers) or not caught <= {"ImportError", "ModuleNotFoundError"}:
+            return ()
+        found: list[Residue | Difference] = []
+        for statement in [*body, *stores]:
+            if isinstance(statement, ast.Import | ast.ImportFrom):
+                for alias in statement.names:
+                    single = ast.copy_location(with_fields(statement, names=[alias]), statement)
+                    items = self._import(single, at)
+                    found += [replace(i, undecided=True) if isinstance(i, Difference) else i for i in items]
+            elif isinstance(statement, ast.Assign) and is_constant(statement.value):
+                items = self(statement, at)
+                if not items:
+                    return ()
+                found += items
+            elif not isinstance(statement, ast.Pass):
+                return ()
+        return found
 
     # Definitions -----------------------------------------------------------------------------------------------
 
@@ -363,8 +389,8 @@ class Harmless:
             return ()
         if name == self.head.form.switch.name:
             declared = self.head.form.switch.default
-            if isinstance(value, ast.Lambda):
-                given = self.head.of_lambda(self.path, value)
+            if isinstance(value, ast.Lambda | ast.Name):
+                given = self.head.of_getter(self.path, value)
                 if given is None or value_of(given) not in (declared, *_OFF.get(declared, ())):
                     shown = "is not known" if given is None else f"is {unparse(given)}"
                     what = f"what the switch's entry here gives {shown} while it is off, and not {declared!r}"

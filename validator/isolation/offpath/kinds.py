@@ -30,6 +30,11 @@ if TYPE_CHECKING:
 __all__ = ["Builtin", "Class", "External", "Kind", "Kinds", "Module"]
 
 _DEPTH = 8
+_TORCH = frozenset(
+    {"float16", "bfloat16", "float32", "float64", "half", "float", "double", "int8", "int16", "int32", "int64", "uint8",
+     "bool", "long", "int", "Tensor", "device", "dtype", "nn", "float8_e4m3fn", "float8_e5m2", "cuda", "no_grad"}
+)  # fmt: skip
+"""What every release of PyTorch has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,7 +273,8 @@ class Kinds:
             ) is not None  # fmt: skip
         if isinstance(owner, External):
             loaded = sys.modules.get(owner.dotted) if owner.dotted in sys.stdlib_module_names else None
-            return hasattr(loaded, attr) if loaded else self._named_before(place, attr)
+            known = owner.dotted == "torch" and attr in _TORCH
+            return hasattr(loaded, attr) if loaded else known or self._named_before(place, attr)
         if hasattr(object, attr):
             return True
         family = list(self.lineage(owner))

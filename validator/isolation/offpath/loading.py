@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass
 
 from validator.isolation.blast.imports import When, imports_of
@@ -29,12 +29,12 @@ class Loaded:
 def newly_loaded(base: Sources, head: Names, targets: Iterable[str], loader: str) -> Iterator[Loaded]:
     """Effects and failures of loading these modules of the head. `loader`: the file that loads them."""
     sources = head.sources
-    own = {*_packages(sources, loader), loader}
+    own: set[str] = {*_packages(sources, loader), loader}
     todo = [p for target in targets for p in (*_packages(sources, target), target)]
     seen: set[str] = set(own)
     while todo:
         path = todo.pop(0)
-        if path in seen or sources.isolated(path) or _is_loaded(base, path):
+        if path in seen or sources.isolated(path) or _is_loaded(base, path, seen - own):
             continue
         seen.add(path)
         for effect in import_effects(sources.parse(path)):
@@ -73,13 +73,13 @@ def _packages(sources: Sources, path: str) -> list[str]:
     return [package for package in above if package in sources and package != path]
 
 
-def _is_loaded(base: Sources, path: str) -> bool:
-    """Whether some other file of the base loads the module whenever it is loaded itself."""
+def _is_loaded(base: Sources, path: str, late: Set[str]) -> bool:
+    """Whether some other file of the base loads the module whenever it is loaded itself. `late`: nothing loads these."""
     if path not in base:
         return False
     name = base.module_name(path)
     for other in base.mentions(name.rpartition(".")[2]):
-        if other == path:
+        if other == path or other in late:
             continue
         for found in imports_of(base, other):
             full = f"{found.module}.{found.name}" if found.name else found.module

@@ -27,7 +27,8 @@ _FUNCTIONS: Final = frozenset(
         "collections.namedtuple", "re.compile", "dataclasses.field", "field", "Field", "pydantic.Field", "Path",
         "pathlib.Path", "threading.Lock", "threading.local", "contextvars.ContextVar", "ContextVar",
         "frozenset", "defaultdict", "collections.defaultdict", "OrderedDict", "deque", "math.sqrt", "math.log",
-        "math.ceil", "contextlib.nullcontext", "nullcontext", "importlib.util.find_spec",
+        "math.ceil", "contextlib.nullcontext", "nullcontext", "functools.partial", "partial",
+        "importlib.util.find_spec",
     }
 )  # fmt: skip
 _PLAIN: Final = frozenset({

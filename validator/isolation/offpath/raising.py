@@ -13,7 +13,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from validator.isolation.offpath.constants import is_constant, name_of
+from validator.isolation.offpath.constants import is_constant, name_of, value_of
 from validator.isolation.offpath.kinds import Builtin, Class, External, Kinds
 from validator.isolation.offpath.notes import Note
 from validator.isolation.offpath.passed import Passed, passed
@@ -27,7 +27,8 @@ _QUIET = frozenset({"isinstance", "hasattr", "callable", "id", "issubclass"})
 """Builtins that take anything; those that take two arguments ask for a class as the second."""
 _MAKERS = frozenset(
     {"field", "Field", "getLogger", "init_logger", "TypeVar", "ParamSpec", "NewType", "namedtuple", "frozenset", "Lock",
-     "local", "ContextVar", "nullcontext", "OrderedDict", "defaultdict", "deque", "compile", "Path", "getenv"}
+     "local", "ContextVar", "nullcontext", "partial",
+     "OrderedDict", "defaultdict", "deque", "compile", "Path", "getenv"}
 )  # fmt: skip
 _NUMBERS = (ast.Add, ast.Sub, ast.Mult, ast.BitOr, ast.BitAnd, ast.BitXor)
 _LABELS = (str, bytes, bool, type(None))
@@ -72,7 +73,10 @@ class Raising:
             case ast.UnaryOp(operand=operand):
                 return None if _number(operand) else node
             case ast.BinOp(left=left, op=op, right=right):
-                return None if _number(left) and _number(right) and isinstance(op, _NUMBERS) else node
+                return None if _folds(left, op, right) else node
+            case ast.JoinedStr(values=values):
+                shown = [v for v in values if isinstance(v, ast.FormattedValue)]
+                return None if all(v.format_spec is None and is_constant(v.value) for v in shown) else node
             case ast.IfExp(test=test, body=body, orelse=orelse):
                 return self._parts([test, body, orelse], place) or self.truth(test, place)
             case ast.Tuple(elts=elements) | ast.List(elts=elements):
@@ -305,6 +309,20 @@ def may_raise(part: ast.expr, where: str, file: str) -> str:
     """The sentence that a person has to check."""
     place = "" if where == file else f" ({where}:{part.lineno})"
     return f"nothing shows that `{unparse(part)[:80]}`{place}, which is evaluated with the switch off, raises no error"
+
+
+def _folds(left: ast.expr, op: ast.operator, right: ast.expr) -> bool:
+    """Whether the operation of two numbers surely gives one, and not a large one."""
+    if isinstance(left, ast.BinOp):
+        return _folds(left.left, left.op, left.right) and _folds(ast.Constant(value=1), op, right)
+    if not (_number(left) and _number(right)):
+        return False
+    amount = value_of(right)
+    if isinstance(op, ast.Div | ast.FloorDiv | ast.Mod):
+        return bool(amount)
+    if isinstance(op, ast.LShift | ast.RShift | ast.Pow):
+        return isinstance(amount, int) and 0 <= amount <= 64 and isinstance(value_of(left), int)
+    return isinstance(op, _NUMBERS)
 
 
 def _number(node: ast.expr) -> bool:

@@ -163,12 +163,16 @@ class World:
         for path in self.sources.mentions(name):
             for table in nodes(self.sources.parse(path).module, ast.Dict):
                 for key, value in zip(table.keys, table.values, strict=True):
-                    if key is not None and value_of(key) == name and isinstance(value, ast.Lambda):
-                        return self.of_lambda(path, value)
+                    if key is not None and value_of(key) == name and isinstance(value, ast.Lambda | ast.Name):
+                        return self.of_getter(path, value)
         return None
 
-    def of_lambda(self, path: str, node: ast.Lambda) -> ast.expr | None:
+    def of_getter(self, path: str, node: ast.Lambda | ast.Name) -> ast.expr | None:
         """The constant that a function without parameters gives in this module; None: it is none."""
+        if isinstance(node, ast.Name):
+            function = self.names.function(path, node.id)
+            given = self._result(function, {}) if function is not None else None
+            return given if isinstance(given, ast.expr) and is_constant(given) else None
         place = Place(path, Scope())
         place.module_level = True
         value = None if parameters(node.args) else Reducer(self, place).expr(node.body)

@@ -1,0 +1,144 @@
+"""Changes that look as if they did nothing with the switch off: each is told, at the line that does it."""
+
+from __future__ import annotations
+
+import textwrap
+import tomllib
+from typing import Any
+
+import pytest
+
+from tests.isolation.test_offpath import CONFIG, ENV, ENVS, _prove, _proven
+from tests.support.isolation_case import FOLDER
+from tests.support.memory_tree import MemoryTree
+from validator.isolation.effects import import_effects
+from validator.isolation.existing_tests import coverage
+from validator.isolation.source import Sources, parse
+
+PLAIN = "from settings import Config\n\n\ndef forward(x, config: Config):\n    return stock(x)\n"
+ROUTER = "TABLE = {}\n\n\ndef register(name):\n    return lambda f: TABLE.setdefault(name, f)\n"
+REGISTERS = "from router import register\n\n\n@register('x')\ndef backend(x):\n    return x\n"
+CASES = tomllib.loads((FOLDER / "lookalikes.toml").read_text())["lookalikes"]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+def test_it_is_told(case: dict[str, Any]) -> None:
+    files = {name.replace("/", "__"): text for name, text in case.get("files", {}).items()}
+    proof = _prove(case["base"], case["head"], CONFIG, **files)
+    assert case["line"] in {s.difference.line for s in proof.differences}, proof
+
+
+def test_what_the_base_loads_anyway_is_harmless() -> None:
+    files = {"late": REGISTERS, "router": ROUTER, "main": "import late\n", "fi_user": "import fi\n"}
+    assert _proven(_prove(PLAIN, "import late\nimport fi\n" + PLAIN, CONFIG, **files))
+
+
+@pytest.mark.parametrize("separator", ["\x0c", "\x0b", "\x1c", "\x85", "\u2028"])
+def test_lines_are_counted_as_python_counts_them(separator: str) -> None:
+    """Functions that are word for word the same are not looked into: the words are those of the function."""
+    base = f"# {separator * 4}\ndef f(x):\n    a = 1\n    b = 2\n    return x\n"
+    proof = _prove(base, base.replace("return x", "return x + 1"))
+    assert [s.difference.line for s in proof.differences] == [5]
+
+
+@pytest.mark.parametrize(
+    ("entry", "proven"),
+    [
+        ("lambda: os.getenv('ENGINE_FUSED', '0')", True),
+        ("lambda: bool(int(os.getenv('ENGINE_FUSED', '0')))", True),
+        ("lambda: True", False),
+        ("lambda: os.getenv('ENGINE_FUSED', '0') != '1'", False),
+        ("lambda: bool(int(os.getenv('ENGINE_FUSION', '1')))", False),
+        ("lambda: os.getenv('ENGINE_FUSED', '0') == '1' or 'H200' in os.getenv('GPU', '')", False),
+        ("by_hand", False),
+    ],
+)
+def test_the_entry_of_an_environment_variable_is_worked_out(entry: str, proven: bool) -> None:
+    table = "import os\n\n\ndef by_hand():\n    return True\n\n\nTABLE = {'A': lambda: '1'}\n"
+    assert _proven(_prove(table, table.replace("'1'}", f"'1', 'ENGINE_FUSED': {entry}}}"), ENV)) is proven
+
+
+def test_a_guard_reads_what_the_table_gives() -> None:
+    base = "import envs\n\ndef forward(x):\n    return stock(x)\n"
+    head = base.replace("    return stock", "    if envs.ENGINE_FUSED:\n        return run(x)\n    return stock")
+    table = ENVS.replace('lambda: "0"', "lambda: bool(int(os.getenv('ENGINE_FUSED', '0')))")
+    assert _proven(_prove(base, head, ENV, envs=f"import os\n{table}"))
+    assert not _proven(_prove(base, head, ENV, envs=ENVS))  # "0" is true
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "if install(): pass",
+        "while install(): pass",
+        "for _ in install(): pass",
+        "with install(): pass",
+        "assert install()",
+        "match install():\n    case _: pass",
+        "def f(x=install()): ...",
+        "def f(x: install()): ...",
+        "class A(install()): ...",
+        "class A(metaclass=install): ...",
+        "class A:\n    x: install() = 1",
+        "X = sorted([1], key=install)",
+        "raise ImportError",
+        "TABLE |= {'x': 1}",
+    ],
+)
+def test_what_loading_a_module_runs(statement: str) -> None:
+    text = f"from t import TABLE\ndef install(): ...\n{statement}\n"
+    assert list(import_effects(parse("a.py", text.encode()))), statement
+
+
+def test_what_loading_a_module_does_not_run() -> None:
+    text = """\
+        import abc, functools, logging
+        logger = logging.getLogger(__name__)
+        class A(abc.ABC):
+            size: int = 1
+            @abc.abstractmethod
+            def run(self): ...
+            @functools.cached_property
+            def wide(self): return install()
+        """
+    assert list(import_effects(parse("a.py", textwrap.dedent(text).encode()))) == []
+
+
+TEST = "import ops\n\n\ndef test_it():\n    assert ops.f(1) == 1\n"
+
+
+@pytest.mark.parametrize(
+    ("head", "lost", "edited"),
+    [
+        (TEST + "\n\ndef test_more():\n    assert ops.f(2) == 2\n", False, False),
+        (TEST.replace("import ops\n", "import os\nimport ops\n"), False, False),
+        (TEST.replace("== 1", "> 0"), True, True),
+        ("import pytest\n" + TEST + "pytestmark = pytest.mark.skip\n", False, True),
+        (TEST.replace("def", "@pytest.mark.xfail\ndef"), False, True),
+        (TEST.replace("test_it", "_test_it"), False, True),
+        (TEST.replace("    assert", "    return\n    assert"), False, True),
+        (TEST.replace("    assert", "    if False: assert"), False, True),
+        (TEST.replace("import ops", "import fake as ops"), False, True),
+    ],
+)
+def test_a_covering_test_that_is_not_what_it_was(head: str, lost: bool, edited: bool) -> None:
+    base = Sources(MemoryTree({"ops.py": "", "tests/test_ops.py": TEST}), lambda path: False)
+    other = Sources(MemoryTree({"ops.py": "", "tests/test_ops.py": head}), lambda path: False, twin=base)
+    (found,) = coverage(base, other, ["ops.py"], lambda path: path.startswith("tests/"))
+    assert (bool(found.lost), bool(found.edited)) == (lost, edited)
+
+
+def test_a_new_conftest_beside_a_covering_test() -> None:
+    files = {"ops.py": "", "tests/test_ops.py": TEST}
+    base = Sources(MemoryTree(files), lambda path: False)
+    head = Sources(MemoryTree(files | {"tests/conftest.py": "collect_ignore = ['test_ops.py']\n"}), lambda path: False)
+    (found,) = coverage(base, head, ["ops.py"], lambda path: path.startswith("tests/"))
+    assert found.edited == ((None, "tests/conftest.py is another"),)
+
+
+def test_what_would_take_too_long_is_said_and_not_evaluated() -> None:
+    doubling = "".join(f"    a{i} = (a{i - 1}, a{i - 1})\n" for i in range(1, 41))
+    assert not _proven(_prove("def f():\n    return 1\n", f"def f():\n    a0 = (1, 2)\n{doubling}    return a40\n"))
+    long = "".join(f"A{i} = {i}\n" for i in range(10_000))
+    assert "more code than is evaluated" in _prove(long, long.replace("A1 = 1\n", "A1 = 2\n", 1)).problem
+    assert "number of more digits" in _prove("x = 1\n", f"x = 0x{'f' * 5000}\n").problem
