@@ -201,6 +201,15 @@ def test_what_needs_a_gpu_waits_for_one_while_the_rest_goes_on():
     assert executor.starts == 2
 
 
+def test_what_waits_for_a_gpu_keeps_nothing_else_waiting():
+    work = [replace(c, task="tests.scale.tasks:slow", payload=b"0.7") for c in gpu_cells(4)]
+    work += cells(8, "slow", payload=b"0.01", seconds=1.0)
+    with Local(jobs=1, gpus=("0",), in_place=False) as executor:
+        order = [bool(o.cell.needs.gpu) for o in Engine(executor).run(work, 12)]
+    assert sorted(order) == [False] * 8 + [True] * 4
+    assert order[-2:] == [True, True]  # the last of those that come first
+
+
 def test_one_worker_a_gpu():
     with Local(jobs=1, gpus=("3", "5")) as executor:
         outcomes = list(Engine(executor).run([*gpu_cells(12), *cells(3, "visible")], 15))
@@ -223,6 +232,7 @@ def test_nothing_is_left_behind_when_it_is_given_up(local):
 
 
 def test_what_the_budget_does_not_reach_is_said_and_the_first_come_first(local):
+    run(Engine(local), cells(4, seconds=1.0))  # its processes are there
     work = cells(40, "slow", payload=b"0.1", seconds=0.3)
     outcomes = {o.cell.id: o for o in Engine(local, budget=Budget(1.0)).run(work, len(work))}
     done = [c.id for c in work if outcomes[c.id].state is State.DONE]

@@ -31,6 +31,8 @@ _MOST = 256
 """Cells in a batch."""
 _BYTES = 8 << 20
 """Of payload in a batch."""
+_WAITING = 8
+"""Batches that wait for room, of all kinds together."""
 _TRIES = 3
 """How often a cell may take its worker with it."""
 
@@ -60,7 +62,7 @@ class Engine:
         self._names: dict[Path, str] = {}
         self._costs: dict[str, float | None] = {}
         self._took: dict[str, tuple[int, float]] = {}
-        self._again: deque[Batch] = deque()
+        self._waiting: deque[Batch] = deque()
 
     def keep(self, path: Path) -> str:
         if path not in self._names:
@@ -111,7 +113,7 @@ class Engine:
                 yield from self._hand_out(gathering.pop(cell.needs).batch())
         for gathered in gathering.values():
             yield from self._hand_out(gathered.batch())
-        while self.executor.busy or self._again:
+        while self.executor.busy or self._waiting:
             yield from self._collect()
 
     def _settled(self, cell: Cell) -> Outcome | None:
@@ -135,18 +137,30 @@ class Engine:
         return None
 
     def _hand_out(self, batch: Batch) -> Iterator[Outcome]:
-        while not self.executor.room(batch.needs) or self._again:
+        """Some may wait here for what they need, a GPU perhaps, while others go on."""
+        self._waiting.append(batch)
+        yield from self._start()
+        while len(self._waiting) >= _WAITING:
             yield from self._collect()
-        yield from self._begun(batch)
 
     def _collect(self) -> Iterator[Outcome]:
-        """Whatever is done by now; what was lost is handed out again first, what is over the budget is ended."""
-        while self._again and self.executor.room(self._again[0].needs):
-            yield from self._begun(self._again.popleft())
+        """Whatever is done by now; what is over the budget is ended."""
+        yield from self._start()
         if self.executor.busy:
             for finished in self.executor.wait(self._patience()):
                 yield from self._taken(finished)
             yield from self._ended()
+
+    def _start(self) -> Iterator[Outcome]:
+        """Whatever there is room for, in order."""
+        waiting, self._waiting = self._waiting, deque()
+        full: set[Needs] = set()
+        for batch in waiting:
+            if batch.needs not in full and self.executor.room(batch.needs):
+                yield from self._begun(batch)
+            else:
+                full.add(batch.needs)
+                self._waiting.append(batch)
 
     def _begun(self, batch: Batch) -> Iterator[Outcome]:
         why = self.budget.spent(batch.needs)
@@ -189,9 +203,9 @@ class Engine:
         cells = batch.cells
         if len(cells) > 1:
             half = len(cells) // 2
-            self._again += [Batch(cells[:half]), Batch(cells[half:])]
+            self._waiting.extendleft([Batch(cells[half:]), Batch(cells[:half])])
         elif batch.tries + 1 < _TRIES:
-            self._again.append(Batch(cells, batch.tries + 1, batch.seconds))
+            self._waiting.appendleft(Batch(cells, batch.tries + 1, batch.seconds))
         else:
             yield Outcome(cells[0], State.LOST, why=f"{why} ({_TRIES} times)")
 
