@@ -151,7 +151,9 @@ def _flip(runner: Runner, case: Case, inputs: Inputs, expected: Expectation, fir
 
 
 def _recheck(runner: Runner, case: Case, inputs: Inputs, expected: Expectation, first: Outputs) -> list[Fault]:
-    kept = runner.play(case, inputs, expected, Turn(_OTHER, keep=True), first)
+    # What nobody can write need not lie in memory twice.
+    elsewhere = Turn(_OTHER, 0 if runner.ahead else None, keep=True)
+    kept = runner.play(case, inputs, expected, elsewhere, first)
     if kept.outputs is None or kept.faults:
         return list(kept.faults)
     other = replace(case, seed=derived(case.seed, "later"))
