@@ -15,14 +15,15 @@ from typing import Any
 import pytest
 
 from validator.change.model import ChangeError
-from validator.manifest.contract import KernelContract
+from validator.manifest.contract import Argument, KernelContract
 from validator.pipeline.audited import Build, bytes_of, launchable_builds
+from validator.pipeline.audited import audited as builds_of
 from validator.pipeline.crosscheck import HERE, Launcher, cross_check
 from validator.pipeline.launched import Outcome, beside_neighbours, delayed, under_sanitizer
 from validator.report.story import series
 from validator.rules import all_rules
 from validator.stage import StageContext
-from validator.verdict.model import Evidence, Obligation, Severity, StageResult, Status, Strength
+from validator.verdict.model import Evidence, Finding, Location, Obligation, Severity, StageResult, Status, Strength
 
 SEEN = {
     "shown": False, "arguments": [], "least_delay_us": None, "blind": [], "ordinary": 0, "late_producer": [0, 0],
@@ -291,6 +292,25 @@ def test_what_the_steps_settle_is_never_late(tmp_path: Path):
     played.ask = lambda request: asked.append(request) or (SEEN if request else MACHINE)  # type: ignore[method-assign, func-returns-value]
     crossed(tmp_path, [evidence], played.launcher())
     assert [request.get("settled") for request in asked if request] == [("residual",)]
+
+
+@pytest.mark.parametrize(
+    ("rule", "early"), [("order/mailbox-used-before-check", ("inbox", "x", "ready")), ("order/movable-load", ())]
+)
+def test_what_the_audit_finds_of_a_mailbox_or_a_flag_is_no_miss(rule: str, early: tuple[str, ...]):
+    arguments = [
+        ("inbox", "mailbox", None),
+        ("x", "activation", "ready"),
+        ("ready", "flag", None),
+        ("w", "weight", None),
+    ]
+    args = tuple(Argument(name=n, role=r, guarded_by=g) for n, r, g in arguments)
+    evidence = audited("k1")
+    said = Finding(rule, Severity.ERROR, "", Location("k.cubin", kernel="k1"))
+    settled = Obligation("ordering/k*", "", Status.REFUTED, "", evidence=(evidence.id,))
+    so_far = StageResult((settled,), (evidence,), (said,))
+    (build,) = builds_of(KernelContract(match="k*", args=args), so_far)
+    assert build.early == early
 
 
 def test_ptx_beside_machine_code_of_the_same_kernel_is_not_launched():

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from validator.change.model import ChangeError, Tree
-from validator.manifest.contract import KernelContract
+from validator.manifest.contract import KernelContract, Role
 from validator.ordering.architecture import serves
 from validator.ordering.program import Isa
 from validator.verdict.model import Evidence, Location, StageResult
@@ -15,6 +15,13 @@ from validator.verdict.model import Evidence, Location, StageResult
 __all__ = ["Build", "audited", "bytes_of", "launchable_builds", "texts"]
 
 _LARGEST = 512 << 20
+_POLLING = {
+    "order/flag-scope-too-narrow",
+    "order/flag-without-acquire",
+    "order/mailbox-used-before-check",
+    "order/publish-without-release",
+}
+"""Rules of which a finding says that a flag or a mailbox is not waited for as it must be."""
 _OPEN = ("activation", "index", "state", "output", "workspace")
 """Roles of which an early access is allowed by a step alone."""
 
@@ -25,7 +32,7 @@ class Build:
 
     evidence: Evidence
     early: tuple[str, ...]
-    """Arguments that are touched early without leave."""
+    """Arguments that are touched before they are valid."""
     settled: tuple[str, ...] = ()
     """Arguments of which the declared steps say that nobody touches them who may still run."""
 
@@ -63,8 +70,18 @@ def audited(contract: KernelContract, so_far: StageResult) -> list[Build]:
             rows = evidence.details.get("early", ())
             early = _named(row for row in rows if not row["allowed"])
             settled = _named(row for row in rows if row["allowed"] and row.get("role") in _OPEN)
+            if _POLLING & {f.rule for f in so_far.findings if f.where.kernel == evidence.figures["kernel"]}:
+                early = tuple(dict.fromkeys((*early, *_polled(contract))))
             found.append(Build(evidence, early, tuple(name for name in settled if name not in early)))
     return found
+
+
+def _polled(contract: KernelContract) -> Iterator[str]:
+    """Arguments whose words say of themselves, or of others, that they may be read, and those others."""
+    for argument in contract.args:
+        for part in argument.fields or (argument,):
+            if part.role in (Role.FLAG, Role.MAILBOX) or part.guarded_by:
+                yield part.name
 
 
 def _named(rows: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
