@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -42,3 +43,42 @@ def test_without_a_device_there_is_no_socket():
 def test_only_adapters_of_a_gpu_see_more_of_the_machine():
     assert {a.name for a in ADAPTERS.values() if a.open_files} <= {"cuda", "torch-cuda", "steps-cuda"}
     assert "/proc/self" in ADAPTERS["cuda"].open_files
+
+
+PROGRAMS = """
+import os, subprocess, sys
+from validator.run.confine import confine
+readable = ["/usr", "/lib", "/lib64", "/bin", sys.base_prefix, sys.prefix]
+said = confine({}, readable, [sys.argv[1], os.devnull], programs=%s)
+if said["system-calls"] != "yes" or said["files"] != "yes":
+    print("skip", said)
+inside = '''
+import os, socket, sys
+gate = lambda: os.kill(int(sys.argv[1]), 0)
+for reach in (socket.socket, gate, os.setsid, lambda: open("/etc/hostname"), lambda: open("/tmp/x", "w")):
+    try:
+        reach()
+        print("reached")
+    except OSError as error:
+        print(type(error).__name__)
+'''
+command = [sys.executable, "-I", "-c", inside, str(os.getppid())]
+print(subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout.decode())
+"""
+
+
+def test_what_a_worker_starts_is_confined_as_it_is(tmp_path: Path):
+    command = [sys.executable, "-c", PROGRAMS % True, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    if done.stdout.startswith("skip"):
+        pytest.skip(f"no confinement here: {done.stdout}")
+    assert done.stdout.split() == ["PermissionError"] * 5
+    refused = subprocess.run(
+        [sys.executable, "-c", PROGRAMS % False, str(tmp_path)], capture_output=True, timeout=60, check=False
+    )
+    assert refused.returncode < 0
+
+
+def test_only_callables_that_may_compile_themselves_start_programs():
+    assert {a.name for a in ADAPTERS.values() if a.programs} == {"torch-cuda", "steps-cuda"}
+    assert all(a.gpu for a in ADAPTERS.values() if a.programs)
