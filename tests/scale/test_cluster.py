@@ -10,10 +10,12 @@ import pytest
 from tests.scale.tasks import cell, cells, gpu_cells
 from tests.scale.test_engine import killed_while_it_runs
 from validator.scale import cluster as module
+from validator.scale import content
 from validator.scale.batch import Batch
 from validator.scale.budget import Budget
-from validator.scale.cell import InPlace, Needs, State
+from validator.scale.cell import InPlace, Needs, State, digest_of
 from validator.scale.cluster import Cluster, ClusterError
+from validator.scale.content import ContentError
 from validator.scale.engine import Engine
 from validator.scale.store import Store
 from validator.scale.surroundings import devices
@@ -130,9 +132,28 @@ def test_without_ray_the_error_says_what_to_install(monkeypatch):
 
 
 def test_content_of_a_node_is_this_users_own(tmp_path, monkeypatch):
-    monkeypatch.setattr(module.tempfile, "gettempdir", lambda: str(tmp_path))
-    folder = module._node_folder()
+    monkeypatch.setattr(content.tempfile, "gettempdir", lambda: str(tmp_path))
+    folder = content.node_folder()
     assert folder.stat().st_mode & 0o777 == 0o700
     folder.chmod(0o777)
-    with pytest.raises(ClusterError, match="own folder"):
-        module._node_folder()
+    with pytest.raises(ContentError, match="own folder"):
+        content.node_folder()
+
+
+def test_content_is_fetched_once_a_job_and_never_taken_from_another(tmp_path, monkeypatch):
+    monkeypatch.setattr(content.tempfile, "gettempdir", lambda: str(tmp_path))
+    (tmp_path / "tree/__pycache__").mkdir(parents=True)
+    (tmp_path / "tree/x.py").write_text("x = 1")
+    (tmp_path / "tree/__pycache__/x.pyc").write_text("left by an interpreter")
+    name, fetched = digest_of(tmp_path / "tree"), []
+
+    def fetch() -> bytes:
+        fetched.append(1)
+        return content.packed(tmp_path / "tree")
+
+    place = content.unpacked("job1", name, fetch)
+    assert content.unpacked("job1", name, fetch) == place
+    assert len(fetched) == 1
+    (place / "x.py").write_text("x = 2")  # as a candidate could where nothing confines it
+    other = content.unpacked("job2", name, fetch)
+    assert [(p.name, p.read_text()) for p in other.rglob("*")] == [("x.py", "x = 1")]

@@ -7,13 +7,10 @@ lost node costs its running cells. Content travels through the object store, onc
 
 from __future__ import annotations
 
-import io
 import math
 import os
-import shutil
+import secrets
 import socket
-import tarfile
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -25,6 +22,7 @@ from typing import Any, Self
 from validator.errors import Problem, ValidatorError
 from validator.scale.batch import Batch, Ended, Finished, run_cells
 from validator.scale.cell import Cell, Needs
+from validator.scale.content import packed, unpacked
 from validator.scale.surroundings import devices, software
 
 __all__ = ["Cluster", "ClusterError"]
@@ -35,8 +33,6 @@ _COUNTED = 5.0
 """Seconds after which the cluster's processors are counted again: nodes come and go."""
 _ASKED = 60.0
 """Seconds for every node to say what GPUs it has."""
-_OLD = 2 * 24 * 3600
-"""Seconds after which content of an earlier job is removed from a node."""
 
 
 class ClusterError(ValidatorError):
@@ -75,6 +71,7 @@ class Cluster:
         self._local: dict[str, Any] = {}
         if self._address is None:
             self._local = {"num_cpus": cpus, "object_store_memory": object_store, "include_dashboard": False}
+        self._job = secrets.token_hex(8)
         self._places: dict[str, Path] = {}
         self._stored: dict[str, Any] = {}
         self._running: dict[Any, Batch] = {}
@@ -108,7 +105,7 @@ class Cluster:
         self._connect()
         content = {name: self._shipped(name) for name in batch.content}
         asked = self._asked(batch.needs)
-        reference = self._task.options(**asked).remote(batch.cells, content, software())
+        reference = self._task.options(**asked).remote(self._job, batch.cells, content, software())
         self._running[reference] = batch
         if "num_gpus" in asked:
             self._with_gpu.add(reference)
@@ -227,7 +224,7 @@ class Cluster:
     def _shipped(self, name: str) -> Any:
         """A reference to content; it goes into the object store once."""
         if name not in self._stored:
-            self._stored[name] = self._ray.put(_packed(self._places[name]))
+            self._stored[name] = self._ray.put(packed(self._places[name]))
         return self._stored[name]
 
     def _finished(self, reference: Any) -> Finished:
@@ -257,7 +254,7 @@ def _knock(address: str | None) -> None:
 
 
 def _run(
-    cells: Sequence[Cell], content: Mapping[str, Any], wanted: Mapping[str, str]
+    job: str, cells: Sequence[Cell], content: Mapping[str, Any], wanted: Mapping[str, str]
 ) -> list[tuple[Any, ...]] | dict[str, str]:
     """A task: what `run_cells` says of a batch; or what is installed here, where that is not what is wanted."""
     import ray
@@ -266,56 +263,10 @@ def _run(
         return dict(software())
 
     def place(name: str) -> Path:
-        return _unpacked(name, lambda: ray.get(content[name]))
+        return unpacked(job, name, lambda: ray.get(content[name]))
 
     return [tuple(ended) for ended in run_cells(cells, place)]
 
 
 def _devices() -> str:
     return devices()
-
-
-def _packed(path: Path) -> bytes:
-    """A file or a folder as one piece of bytes, without owners, modes and times."""
-    out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w") as archive:
-        files = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
-        for file in files:
-            name = file.relative_to(path).as_posix() if path.is_dir() else ""
-            entry = tarfile.TarInfo(f"content/{name}".rstrip("/"))
-            entry.size = file.stat().st_size
-            with file.open("rb") as data:
-                archive.addfile(entry, data)
-    return out.getvalue()
-
-
-def _unpacked(name: str, fetch: Any) -> Path:
-    """Where content lies on this node; fetched when it is not there yet. Several workers may do so at once."""
-    folder = _node_folder() / name
-    if not folder.exists():
-        staging = Path(tempfile.mkdtemp(dir=folder.parent))
-        with tarfile.open(fileobj=io.BytesIO(fetch())) as archive:
-            archive.extractall(staging, filter="data")
-        if not (staging / "content").exists():  # a folder without files
-            (staging / "content").mkdir()
-        try:
-            staging.rename(folder)
-        except OSError:  # another worker was faster
-            shutil.rmtree(staging, ignore_errors=True)
-    return folder / "content"
-
-
-def _node_folder() -> Path:
-    """This user's own, and nobody else's: what lies in it is run."""
-    folder = Path(tempfile.gettempdir()) / f"validator-content-{os.geteuid()}"
-    with suppress(FileExistsError):
-        folder.mkdir(mode=0o700)
-        return folder
-    status = folder.lstat()
-    if status.st_uid != os.geteuid() or status.st_mode & 0o022 or folder.is_symlink():
-        raise ClusterError(Problem("is not this user's own folder", str(folder), "remove it"))
-    for old in folder.iterdir():
-        with suppress(OSError):
-            if time.time() - old.stat().st_mtime > _OLD:
-                shutil.rmtree(old, ignore_errors=True)
-    return folder
