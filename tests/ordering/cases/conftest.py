@@ -31,7 +31,7 @@ def fixtures() -> Path:
 
 
 @pytest.fixture(scope="session")
-def audited_together() -> Auditor:
+def audited_together(disassembled: None) -> Auditor:
     """`audited_together(files, kernels, steps)`: one audit of several (name, data); no disassembler: a visible skip."""
 
     def run(files: list[tuple[str, bytes]], kernels: tuple[KernelContract, ...], steps: tuple[Step, ...] = ()) -> Audit:
