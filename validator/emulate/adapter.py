@@ -201,7 +201,8 @@ class Kernel:
         try:
             machine.run()
         except Unexecutable as reason:
-            raise NotRunHere(f"{self.program.name}: {reason.args[0]} is not executed here") from None
+            counts = ", ".join(f"{what} ({count})" for what, count in sorted(self.code.unsupported.items()))
+            raise NotRunHere(f"{self.program.name}: {reason.args[0]} is reached; not executed here: {counts}") from None
         return machine, placed
 
     def _story(self, given: Mapping[str, Any], shape: Shape, machine: Machine) -> list[Step]:

@@ -57,7 +57,9 @@ class Report:
             for h in self.hazards
             if h.unsettled
         ]
-        return reasons + self.stopped
+        missing = [f"{what} ({count})" for what, count in sorted(self.unsupported.items())]
+        reached = [f"{what} is reached" for what in self.stopped]
+        return [*reasons, *reached, *([f"not executed here: {', '.join(missing)}"] if missing else [])]
 
 
 class Seen(NamedTuple):

@@ -38,8 +38,6 @@ def _lines(report: Report, agreement: Agreement, code: Code, prepared: Prepared,
         f"a run; one friendly run and {report.schedules} drawn against it (seed {seed})"
     )
     yield f"late buffers: {', '.join(prepared.late) or 'none'}; results: {', '.join(prepared.written) or 'none'}"
-    for what, count in sorted(report.unsupported.items()):
-        yield f"not executed here: {what} ({count} instruction{'s' if count > 1 else ''})"
     for reason in report.unsettled:
         yield f"unproven: {reason}"
     yield from (f"refuted statically, and no run shows it: {fault}" for fault in agreement.unshown)

@@ -177,9 +177,12 @@ def _step(instruction: Instruction, context: Context, unsupported: Counter[str])
 
 def _refused(instruction: Instruction, reason: Exception, unsupported: Counter[str]) -> Step:
     """Counts what cannot be executed; a thread that reaches it ends the run."""
-    name = ".".join(instruction.words)
-    unsupported[f"{name}: {reason}"] += 1
-    return _stop(f"{name} ({reason})", instruction.index)
+    called = instruction.base == "call"
+    name = (" " if called else ".").join(instruction.words)
+    told = f"{name}: {reason}" if str(reason) else name
+    if not called:  # calls are counted already, with what they call
+        unsupported[told] += 1
+    return _stop(told, instruction.index)
 
 
 def _translated(instruction: Instruction, context: Context) -> Step:
@@ -207,7 +210,7 @@ def _family(instruction: Instruction) -> Family:
 
 
 def _absent(instruction: Instruction, context: Context) -> Step:
-    raise NotTranslated("not executed here")
+    raise NotTranslated
 
 
 def _stop(what: str, index: int) -> Step:
