@@ -131,7 +131,7 @@ class Prepared:
 def report(name: str, size: int, times: int, folder: Path, function: Callable[..., Any]) -> None:
     """One line of figures."""
     with runner_for(contract(name), Trees(folder, folder), Limits(wall=120)) as runner:
-        whole = memory(runner, Case(name, (("N", size),), 1, "same-buffer"))
+        whole = memory(runner, [Case(name, (("N", size),), 1, plan) for plan in PLANS])
         ready = Prepared(runner)
         spent = calls = cpu = direct = direct_cpu = 0.0
         for plan in PLANS:
@@ -161,16 +161,19 @@ def report(name: str, size: int, times: int, folder: Path, function: Callable[..
     print("".join(f"{text:>13}" for text in (f"{name} {size}", *figures)), flush=True)
 
 
-def memory(runner: Runner, case: Case) -> tuple[float, float]:
-    """(bytes at once, bytes on disk at once), over the case's own."""
-    own = sum(v.nbytes for v in runner.build(case).values())
-    tracemalloc.start()
-    run_case(runner, case)
-    _, traced = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    shared = sum(used(pool) for pool in runner.candidate._pools or ())
-    disk = sum(used(worker._pools[0]) for worker in (runner.reference.worker,) if worker._pools)
-    return (traced + shared) / own, disk / own
+def memory(runner: Runner, cases: list[Case]) -> tuple[float, float]:
+    """(bytes at once, bytes of the reference's buffers on disk), of the most costly case, over the case's own."""
+    own = sum(v.nbytes for v in runner.build(cases[0]).values())
+    most, disk = 0, 0
+    for case in cases:
+        tracemalloc.start()
+        run_case(runner, case)
+        _, traced = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        pools, trusted = runner.candidate._pools or (), runner.reference.worker._pools or ()
+        most = max(most, traced + sum(map(used, pools)))
+        disk = max(disk, sum(map(used, trusted)))
+    return most / own, disk / own
 
 
 def used(pool: Pool) -> int:

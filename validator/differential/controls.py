@@ -108,7 +108,7 @@ def _looked_at(right: Array) -> tuple[float, int, float]:
     return total / count, at, largest
 
 
-_STRETCHES = 32
+_STRETCHES = 8
 """Of a large result, for its mean and its largest element."""
 
 
