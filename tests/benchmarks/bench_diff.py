@@ -13,18 +13,14 @@ more than the two milliseconds that a small case may cost.
 Processor time of the gate stands beside it, and what share it is of the direct calls' own: the wall clock is less where
 the gate works while the candidate does.
 
-Memory is what a whole case takes, reference, probes and mutants included, over the bytes of its arguments and outputs at
-their own types: arrays of the gate as `tracemalloc` counts them, and what is shared with the candidate. What lies on
-disk meanwhile (everything in float64) stands beside it.
+Memory is what a whole case takes, reference and probes included, over the bytes of its arguments and outputs at their
+own types: arrays of the gate as `tracemalloc` counts them, and what is shared with the candidate. The reference's
+buffers, which lie on disk, stand beside it.
 """
 
 from __future__ import annotations
 
 import os
-
-for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-    os.environ[_variable] = "1"  # as the candidate's process has it
-
 import sys
 import tempfile
 import time
@@ -178,10 +174,16 @@ def memory(runner: Runner, cases: list[Case]) -> tuple[float, float]:
 
 def used(pool: Pool) -> int:
     """Bytes that are lent."""
-    return sum({offset: length for offset, length in pool._slots.values()}.values())
+    return sum(dict(pool._slots.values()).values())
+
+
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+"""As the candidate's process has it."""
 
 
 def main() -> None:
+    if not ONE_THREAD.items() <= os.environ.items():
+        os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **ONE_THREAD})
     columns = ("case", "direct ms", "per call ms", "per case ms", "share", "gate cpu ms", "cpu share", "memory", "disk")
     print("".join(f"{column:>13}" for column in columns))
     with tempfile.TemporaryDirectory() as folder:
