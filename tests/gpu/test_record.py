@@ -72,6 +72,7 @@ def test_what_can_reach_no_result_is_written_only(name: str):
     assert {roles[argument] for argument in CASES[name]["blind"]} <= {"workspace"}
 
 
+@pytest.mark.usefixtures("disassembled")
 @pytest.mark.slow
 @pytest.mark.sass
 def test_what_was_seen_is_what_the_audit_says():
