@@ -149,8 +149,9 @@ def test_a_switch_that_only_the_code_can_turn_on(tmp_path: Path) -> None:
 
 
 def test_nothing_runs_unless_policy_asks(tmp_path: Path) -> None:
-    result = _run(tmp_path, policy=POLICY.replace("run_tests = true\n", ""))
-    assert not [o for o in result.obligations if o.id.startswith("isolation/tests-run")]
+    off, on = _obligations(_run(tmp_path, policy=POLICY.replace("run_tests = true\n", "")))
+    assert {off.status, on.status} == {Status.NOT_ASKED}
+    assert "1 test file of the base not run: `run_tests = true` under `[isolation]`" in off.reason
 
 
 def test_tests_that_nobody_touched(tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ def run(context: StageContext) -> StageResult:
     context.progress(
         f"isolation: {len(analysis.head.paths):,} Python files, {len(analysis.shared)} shared files changed"
     )
-    whole = _only_what_applies(settle(context, _goals(context, analysis)), analysis)
+    whole = _only_what_applies(settle(context, _goals(analysis)), analysis)
     whole = replace(whole, evidence=tuple(_with_importers(e, analysis) for e in whole.evidence))
     parts = [_off_path(context, analysis), _discovery(context), whole, run_tests(context, analysis)]
     if context.store is not None:
@@ -89,24 +89,33 @@ _TESTS_GOAL = "isolation/tests"
 
 
 def _only_what_applies(result: StageResult, analysis: Analysis) -> StageResult:
-    """What had nothing to look at contradicts nothing, and proves nothing."""
+    """What had nothing to look at proves nothing: it does not apply, or is unproven and nobody asked for it."""
+    shipped, touched = analysis.shipped, ", ".join(old for old, _ in analysis.pairs)
+    absent, unasked = Status.NOT_APPLICABLE, Status.NOT_ASKED
     nothing = {
-        _SWITCH_GOAL: not analysis.uses and "nothing reads the switch, and nothing reaches the isolated package",
-        _SCOPE_GOAL: not analysis.guards
-        and "the code refuses nothing by itself: the scope rests on whoever turns the switch on",
-        _SHIPPED_GOAL: not (analysis.shipped.files or analysis.shipped.same_sources)
-        and "the base holds no kernels outside the isolated paths, neither compiled nor as sources",
-        _TESTS_GOAL: not analysis.coverage and "no test of the base imports a touched shared file",
-    }
-    return replace(
-        result,
-        obligations=tuple(
-            replace(o, status=Status.NOT_APPLICABLE, reason=reason)
-            if o.status is Status.PROVEN and (reason := nothing.get(o.id))
-            else o
-            for o in result.obligations
+        _SWITCH_GOAL: (absent, not analysis.uses, "nothing reads the switch, and nothing reaches the isolated package"),
+        _SCOPE_GOAL: (
+            unasked if analysis.own else absent,
+            not analysis.guards,
+            "the code refuses nothing by itself: the scope rests on whoever turns the switch on",
         ),
-    )
+        _SHIPPED_GOAL: (
+            absent,
+            not (shipped.files or shipped.same_sources),
+            "the base holds no kernels outside the isolated paths, neither compiled nor as sources",
+        ),
+        _TESTS_GOAL: (
+            unasked if touched else absent,
+            not analysis.coverage,
+            f"no test of the base imports {touched or 'a touched shared file'}: none can say whether it still works",
+        ),
+    }
+    settled = []
+    for obligation in result.obligations:
+        status, lacking, reason = nothing.get(obligation.id, (obligation.status, False, ""))
+        aside = lacking and obligation.status is Status.PROVEN
+        settled.append(replace(obligation, status=status, reason=reason) if aside else obligation)
+    return replace(result, obligations=tuple(settled))
 
 
 # With the switch off --------------------------------------------------------------------------------------------
@@ -188,27 +197,7 @@ def _discovery(context: StageContext) -> StageResult:
 # The package as a whole -----------------------------------------------------------------------------------------
 
 
-def _tests_not_run(context: StageContext, analysis: Analysis) -> tuple[str, ...]:
-    """What nobody knows of the base's tests, and the line that changes it."""
-    if not analysis.coverage:
-        touched = ", ".join(old for old, _ in analysis.pairs[:3])
-        gap = f"unproven: that {touched} still works as the base's tests say: none of them imports it"
-        return (gap,) if touched else ()
-    if context.policy.isolation.run_tests:
-        return ()
-    return (
-        f"unproven: whether the base's {len(analysis.coverage)} test files over touched code still pass, with the "
-        "switch off and on: none was run (`run_tests = true` under `[isolation]` in the policy runs them)",
-    )
-
-
-def _scope_not_read(analysis: Analysis) -> tuple[str, ...]:
-    if analysis.guards or not analysis.own:
-        return ("refusals that are spelled in ways this program does not read",)
-    return ("unproven: that the code admits no more than the manifest names: it holds no check that refuses anything",)
-
-
-def _goals(context: StageContext, analysis: Analysis) -> Sequence[Goal]:
+def _goals(analysis: Analysis) -> Sequence[Goal]:
     def blocked(context: StageContext) -> str:
         return "" if context.manifest else "no readable manifest says which paths are the change's own"
 
@@ -299,7 +288,6 @@ def _goals(context: StageContext, analysis: Analysis) -> Sequence[Goal]:
                 "test files": len(analysis.coverage),
                 "assertions": sum(c.assertions for c in analysis.coverage),
             },
-            not_covered=_tests_not_run(context, analysis),
             denial="A test of a touched shared file is gone, or asserts less than at the base.",
         ),
         Goal(
@@ -308,7 +296,7 @@ def _goals(context: StageContext, analysis: Analysis) -> Sequence[Goal]:
             SCOPE,
             lambda _: {"isolated modules": len(analysis.own), "checks": len(analysis.guards)},
             blocked,
-            _scope_not_read(analysis),
+            ("refusals that are spelled in ways this program does not read",),
             "A check in the code admits what the manifest does not name.",
         ),
     )  # fmt: skip

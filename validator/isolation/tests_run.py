@@ -24,10 +24,12 @@ _NOT_SHOWN = (
 
 
 def run_tests(context: StageContext, analysis: Analysis) -> StageResult:
-    """One obligation with the switch off and one with it on; nothing where the policy does not ask for it."""
-    if not context.policy.isolation.run_tests:
-        return StageResult()
+    """One obligation with the switch off and one with it on; unproven and not asked for unless the policy asks."""
     files = sorted(test.path for test in analysis.coverage)
+    if not context.policy.isolation.run_tests:
+        count = f"{len(files)} test file" + ("s" if len(files) != 1 else "")
+        reason = f"{count} of the base not run: `run_tests = true` under `[isolation]` in the policy runs them"
+        return StageResult(tuple(_obligation(way, Status.NOT_ASKED, reason, ()) for way in ("off", "on") if files))
     if not files:
         reason = "no test of the base imports a touched shared file"
         return StageResult(tuple(_obligation(way, Status.NOT_APPLICABLE, reason, ()) for way in ("off", "on")))

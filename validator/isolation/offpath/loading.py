@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass
 
-from validator.isolation.blast.imports import When, imports_of
+from validator.isolation.blast.imports import When, imports_of, resolve_targets, scan
 from validator.isolation.effects import import_effects
 from validator.isolation.offpath.names import Names
 from validator.isolation.source import Sources
@@ -74,15 +74,15 @@ def _packages(sources: Sources, path: str) -> list[str]:
 
 
 def _is_loaded(base: Sources, path: str, late: Set[str]) -> bool:
-    """Whether some other file of the base loads the module whenever it is loaded itself. `late`: nothing loads these."""
+    """Whether some file of the base loads the module whenever it is loaded itself. `late`: nothing loads these."""
     if path not in base:
         return False
-    name = base.module_name(path)
-    for other in base.mentions(name.rpartition(".")[2]):
+    folder = path.removesuffix("__init__.py") if path.endswith("/__init__.py") else ""
+    for other in base.mentions(base.module_name(path).rpartition(".")[2]):
         if other == path or other in late:
             continue
-        for found in imports_of(base, other):
-            full = f"{found.module}.{found.name}" if found.name else found.module
-            if found.when is When.EAGER and (found.module == name or full == name or f"{full}.".startswith(f"{name}.")):
+        for found in scan(base.data(other)):
+            targets = resolve_targets(base, other, found) if found.eager else ()
+            if any(target == path or (folder and target.startswith(folder)) for target in targets):
                 return True
     return False
