@@ -210,7 +210,7 @@ def killed_and_resumed(repo: Path, folder: Path, kills: int, executor: str, **mo
         )  # fmt: skip
         if number < kills and not (folder / "b").exists():
             try:
-                process.wait(chance.uniform(1.0, 14.0))
+                process.wait(chance.uniform(1.0, 9.0))
             except subprocess.TimeoutExpired:
                 os.kill(process.pid, signal.SIGKILL)
                 killed += 1
@@ -225,7 +225,7 @@ def killed_and_resumed(repo: Path, folder: Path, kills: int, executor: str, **mo
 
 @pytest.mark.slow
 def test_killed_at_random_moments_and_taken_up_the_bundle_is_that_of_one_run(repo, plain, tmp_path):
-    killed, found = killed_and_resumed(repo, tmp_path, 4, "local")
+    killed, found = killed_and_resumed(repo, tmp_path, 3, "local")
     assert killed
     assert found == plain
     assert left(tmp_path) == ["b"]
@@ -238,7 +238,7 @@ def test_the_same_on_a_ray_cluster(repo, plain, tmp_path, ray_address):
     assert done.returncode == 0, done.stdout + done.stderr
     assert identity(tmp_path / "r") == plain
     (tmp_path / "killed").mkdir()
-    killed, found = killed_and_resumed(repo, tmp_path / "killed", 3, "ray", RAY_ADDRESS=ray_address)
+    killed, found = killed_and_resumed(repo, tmp_path / "killed", 2, "ray", RAY_ADDRESS=ray_address)
     assert killed
     assert found == plain
 
