@@ -211,14 +211,14 @@ def test_cluster_barrier(assembler, audited):
     assert any("cluster barrier" in w.text for w in audit.waits)
 
 
-def ring(a, *, parity=0, wait=True, expect_first=False, arrive_early=False, asks_again=True):
+def ring(a, *, parity=0, wait=True, expect_first=False, arrive_early=False, asks_again=True, announces=True):
     """Warp 4 waits, announces and copies; the others wait for the mbarrier's phase and store."""
     x, out = a.param("x"), a.param("out")
     bar, tile = a.shared("bar"), a.shared("tile")
     a.branch("consumer", a.compare("lt", a.tid(), Const(128)))
     a.branch("end", a.compare("ne", a.tid(), Const(128)))
     if expect_first or arrive_early:
-        a.event(EventKind.MBARRIER_ARRIVE, barrier=(bar,))
+        a.event(EventKind.MBARRIER_ARRIVE, barrier=(bar,), announces=expect_first and announces)
     if wait:
         a.wait()
     if not expect_first:
@@ -249,7 +249,16 @@ def test_bytes_announced_before_the_wait_arrive_behind_it(assembler, audited):
     assert audited(ring(assembler("x", "out"), expect_first=True)).status is Status.PROVEN
 
 
-@pytest.mark.parametrize("change", [{"parity": 1}, {"wait": False}, {"arrive_early": True}, {"asks_again": False}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"parity": 1},
+        {"wait": False},
+        {"arrive_early": True},
+        {"asks_again": False},
+        {"expect_first": True, "announces": False},
+    ],
+)
 def test_an_mbarrier_that_orders_nothing(assembler, audited, change):
     audit = audited(ring(assembler("x", "out"), **change))
     assert ("write", "out", 1) in early(audit)

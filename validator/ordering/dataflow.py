@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
-from validator.ordering.program import Block, Edge, Event, Guard, Operand, Operation, Program, Reg
+from validator.ordering.program import Block, Edge, Event, Guard, Op, Operand, Operation, Program, Reg
 
 __all__ = ["Flow", "registers"]
 
@@ -235,7 +235,7 @@ class Flow:
         """Definitions in [start, stop) that survive to `stop`, and whether earlier ones survive too."""
         found: list[int] = []
         position = bisect_right(places, stop - 1) - 1
-        predicate_set = self._last_site(guard.register, stop) if guard is not None else -1
+        predicate_set = self._set_anew(guard.register, start, stop) if guard is not None else -1
         while position >= 0 and places[position] >= start:
             site = places[position]
             position -= 1
@@ -249,10 +249,31 @@ class Flow:
             found.append(site)
         return found, True
 
-    def _last_site(self, register: Reg, before: int) -> int:
+    def _set_anew(self, register: Reg, start: int, stop: int) -> int:
+        """Where a predicate was last set before `stop`; -1 for never.
+
+        Votes on one thing, one after the other in a block that starts at `start`, count as the first of them: ptxas
+        votes again for each uniform instruction.
+        """
         places = self.sites.get(register, [])
-        position = bisect_right(places, before - 1) - 1
+        position = bisect_right(places, stop - 1) - 1
+        while (
+            position > 0
+            and places[position - 1] >= start
+            and self._repeats(register, *places[position - 1 : position + 1])
+        ):
+            position -= 1
         return places[position] if position >= 0 else -1
+
+    def _repeats(self, register: Reg, first: int, second: int) -> bool:
+        """Whether two settings of a predicate in one block are votes on the same value."""
+        vote = self.program.operation(second, register)
+        if vote.op is not Op.VOTE or self.program.operation(first, register) != vote:
+            return False
+        if self.program.guard(first) is not None or self.program.guard(second) is not None:
+            return False
+        places = (self.sites.get(read, []) for read in registers(vote))
+        return all(bisect_right(found, second - 1) == bisect_right(found, first) for found in places)
 
     def _at_entry(self, register: Reg, block: int, places: list[int]) -> tuple[int, ...]:
         """Definitions that reach the start of a block."""

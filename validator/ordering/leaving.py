@@ -15,15 +15,23 @@ if TYPE_CHECKING:
 __all__ = ["leaves_by_known_branches", "leaves_unwaited", "triggers_early"]
 
 
-def leaves_unwaited(facts: Facts) -> list[tuple[int, int]]:
+def leaves_unwaited(facts: Facts, after_trigger: bool = False) -> list[tuple[int, int]]:
     """(exit, threads that may end there without having waited); empty when one thread of every block surely waits.
 
     A grid is complete only when all its threads are, so one waiting thread per block passes the order on.
+    `after_trigger`: only in launches that trigger their dependants.
     """
     exits = _leaves(facts, facts.order)
     if not exits or not facts.cases:
         return exits
-    return next(filter(None, (_leaves(facts, order, closed) for closed, order in facts.cases)), [])
+    cases = [case for case in facts.cases if not after_trigger or _triggers(facts, *case)]
+    return next(filter(None, (_leaves(facts, order, closed) for closed, order in cases)), [])
+
+
+def _triggers(facts: Facts, closed: frozenset[Place], order: Order) -> bool:
+    """Whether a case has launches that trigger."""
+    events = (e for e in facts.triggers if happens(facts.flow, closed, e.index))
+    return any(order.masks.executing(event) for event in events)
 
 
 def _leaves(facts: Facts, order: Order, closed: frozenset[Place] = frozenset()) -> list[tuple[int, int]]:
@@ -74,7 +82,7 @@ def _waiters_leave(facts: Facts) -> bool:
 
     Threads that never wait themselves say nothing: they leave in order where those have waited.
     """
-    exits = leaves_unwaited(facts)
+    exits = leaves_unwaited(facts, after_trigger=True)
     waiters = [facts.masks.executing(wait) for wait in facts.waits]
     places = ({index: threads & own for index, threads in exits if threads & own} for own in waiters if own)
     return all(facts.taken_unwaited(ways) for ways in places)

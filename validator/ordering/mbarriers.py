@@ -94,9 +94,11 @@ class Mbarriers:
         """mbarrier → arrivals that a phase of it takes; None where that is not one known number."""
         result: dict[Mbarrier, int | None] = {}
         for event in self._events:
-            name = self.identities.get(event.index)
-            if name is None or event.kind is not EventKind.MBARRIER_INIT:
+            if event.kind is not EventKind.MBARRIER_INIT:
                 continue
+            name = self.identities.get(event.index)
+            if name is None:
+                return {}  # it may set any of them anew
             value = self._executed(event.thread_count, event.index, 0) if event.thread_count is not None else None
             result[name] = value if result.setdefault(name, value) == value else None
         return result
@@ -175,7 +177,13 @@ class Mbarriers:
         """Whether a phase takes more arrivals than all threads that come to these can make, once each."""
         if count is None or any(self._repeated(arrival) for arrival in arrivals):
             return False
-        return sum(self.masks.executing(arrival).bit_count() for arrival in arrivals) < count
+        total = 0
+        for arrival in arrivals:
+            each = 1 if arrival.thread_count is None else self._executed(arrival.thread_count, arrival.index, 0)
+            if each is None:
+                return False
+            total += each * self.masks.executing(arrival).bit_count()
+        return total < count
 
     def _repeated(self, arrival: Event) -> bool:
         """Whether a thread may come to an arrival twice with no wait for any mbarrier in between."""

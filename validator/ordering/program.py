@@ -319,7 +319,8 @@ class Event:
     barrier: tuple[Operand, ...] = ()
     """Barrier id (CTA barrier) or shared address (mbarrier), summed like an address; empty: barrier 0 or none."""
     thread_count: Operand | None = None
-    """Threads that take part in a CTA barrier, None: all of the CTA; arrivals that an MBARRIER_INIT asks for."""
+    """Threads that take part in a CTA barrier, None: all of the CTA. Arrivals that an MBARRIER_INIT asks for, or that
+    an MBARRIER_ARRIVE counts as, None: one."""
     arrives: bool = True
     """False: an MBARRIER_ARRIVE that only announces bytes (`expect_tx`)."""
     waits: bool = True

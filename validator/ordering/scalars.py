@@ -56,12 +56,20 @@ class _Term:
     operation: Operation | None
     """None: the argument itself."""
     args: tuple[_Term | Const, ...] = ()
+    bits: int = 32
+    """Of the argument."""
 
     def value(self, numbers: Vector) -> Vector | None:
         if self.operation is None:
-            return numbers
+            return numbers & ((1 << self.bits) - 1)
         parts = [np.full_like(numbers, a.value) if isinstance(a, Const) else a.value(numbers) for a in self.args]
         return None if any(p is None for p in parts) else computed(self.operation, [p for p in parts if p is not None])
+
+    @property
+    def narrow(self) -> bool:
+        """Made of one byte, all of whose values can be tried."""
+        terms = [a for a in self.args if isinstance(a, _Term)]
+        return self.bits <= 8 if self.operation is None else bool(terms) and all(t.narrow for t in terms)
 
     @property
     def yes_or_no(self) -> bool:
@@ -83,7 +91,7 @@ class _Term:
     def period(self) -> int:
         """Of its masks and divisions together."""
         own = 1
-        if self.operation is not None and not self.yes_or_no:
+        if self.operation is not None and not self.yes_or_no and not self.narrow:
             numbers = [_signed(a.value) for a in self.args if isinstance(a, Const)]
             if self.operation.op in _BITWISE:
                 own = max((1 << max(n, ~n).bit_length() for n in numbers), default=1)
@@ -137,6 +145,7 @@ class _Reader:
         self._flow = flow
         self._program = flow.program
         self._offsets: set[int] = set()
+        self._sizes = {parameter.offset: parameter.size for parameter in flow.program.parameters}
 
     def by_argument(self) -> dict[int, list[_Way]]:
         """Offset → edges and guarded instructions that hang on the argument there."""
@@ -150,7 +159,7 @@ class _Reader:
                 if terms and len(self._offsets) == 1 and (whole or not edge.either):
                     found.setdefault(self._offsets.pop(), []).append(((number, k), terms, edge.either))
         for event in self._program.events:
-            if event.guard is not None and (event.accesses or event.kind is EventKind.EXIT):
+            if event.guard is not None and (event.accesses or event.kind in (EventKind.EXIT, EventKind.GRID_TRIGGER)):
                 self._offsets = set()
                 term = self._guard(event.guard, event.index)
                 if term is not None and len(self._offsets) == 1:
@@ -181,7 +190,8 @@ class _Reader:
         if operand.op is Op.PARAM and not operand.args and isinstance(operand.attr, tuple):
             offset, size = operand.attr
             self._offsets.add(int(offset))
-            return _Term(None) if size == 4 else None
+            size = min(int(size), self._sizes.get(int(offset), 4))
+            return _Term(None, bits=8 * size) if size in (1, 2, 4) else None
         args = [self._term(arg, index, guard, depth + 1) for arg in operand.args]
         terms = tuple(arg for arg in args if arg is not None)
         return _Term(operand, terms) if args and len(terms) == len(args) and _followed(operand, terms) else None
@@ -190,6 +200,8 @@ class _Reader:
 def _followed(operation: Operation, args: Sequence[_Term | Const]) -> bool:
     """Whether the result changes at finitely many numbers and repeats itself between them."""
     terms = [arg for arg in args if isinstance(arg, _Term)]
+    if all(t.narrow for t in terms):
+        return True
     if operation.op is Op.COMPARE:
         numbers = [t for t in terms if not t.yes_or_no]
         return len(numbers) <= 1 and operation.width <= 32
@@ -205,7 +217,10 @@ def _cases(edges: list[_Way], bounds: tuple[int, int] | None) -> list[frozenset[
     terms = [term for _, guards, _ in edges for term, _ in guards]
     period = max(term.period() for term in terms)
     constants = sorted({abs(n) for term in terms for n in term.constants()} - {0})
-    if len(constants) > _CONSTANTS or any(sum(n != 0 for n in term.constants()) > _SUMMED for term in terms):
+    if all(term.narrow for term in terms):
+        constants = []
+        period = 256
+    elif len(constants) > _CONSTANTS or any(sum(n != 0 for n in term.constants()) > _SUMMED for term in terms):
         return None
     numbers = _numbers(constants, period, bounds)
     if numbers is None:

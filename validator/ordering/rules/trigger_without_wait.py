@@ -40,7 +40,7 @@ def check(facts: Facts) -> Iterable[Finding]:
     """At most one finding a kernel."""
     if facts.pdl is not True or not facts.triggers:
         return
-    exits = leaves_unwaited(facts)
+    exits = leaves_unwaited(facts, after_trigger=True)
     if not exits:
         return
     known = leaves_by_known_branches(facts)

@@ -361,6 +361,9 @@ def _syncs(i: Instruction, index: int, constants: Constants) -> list[Event]:
         # `A1T0`: one arrival, no bytes; `A0TR`: no arrival, bytes from a register; without either: one, and bytes.
         event.announces = not any(m.endswith("T0") for m in mods)
         event.arrives = not any(m.startswith("A0") for m in mods)
+        if any(m.startswith("AR") and m != "ARRIVE" for m in mods):
+            bare = "ART0" in mods
+            event.thread_count = operand(i.operands[-1], constants) if bare else Operation(Op.OPAQUE, (), "count")
     elif "PHASECHK" in mods:
         event = _event(EventKind.MBARRIER_WAIT, i, index)
         event.order, event.scope = Order.ACQUIRE, Scope.CTA
