@@ -17,7 +17,7 @@ __all__ = ["record"]
 @click.option("--device", type=click.Choice(("cpu", "cuda")), default="cuda", show_default=True, help="What they need.")
 @click.option("--format", "format_", type=click.Choice(("text", "json")), default="text", show_default=True)
 def record(manifest: str, tree: str, target: str, steps: int, device: str, format_: str) -> int:
-    """Record the launches of several steps: are weights fixed, and what is the step.
+    """Record what a caller launches, and whether weights stay.
 
     Watches the `torch` callables of the contracts while MODULE:FUNCTION runs, confined. Prints the step as a [[steps]]
     table for the manifest.
