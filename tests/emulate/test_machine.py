@@ -313,3 +313,26 @@ END:
     with pytest.raises(Fault, match="deadlock"):
         made(words(64), launch=launch(1, 64))
     assert "barrier" in hazards(made)[HazardKind.DEADLOCK].detail
+
+
+def test_the_greatest_and_least_of_three_numbers() -> None:
+    body = INDEX + (
+        "cvt.rn.f32.u32 %f1, %r1; mov.f32 %f2, 0f41200000; mov.f32 %f3, 0f7FC00000; mov.f32 %f4, 0f40A00000;\n"
+        "max.f32 %f5, %f1, %f3, %f2; min.NaN.f32 %f6, %f1, %f2, %f4; max.NaN.f32 %f7, %f1, %f3, %f2;\n"
+        "testp.notanumber.f32 %p1, %f7; selp.f32 %f6, %f6, %f1, %p1; add.f32 %f5, %f5, %f6; st.global.f32 [%rd3], %f5;"
+    )
+    out = np.zeros(32, np.float32)
+    kernel(body, ["output"])(out, launch=launch())
+    t = np.arange(32)
+    assert (out == np.maximum(t, 10) + np.minimum(t, 5)).all()
+
+
+def test_a_failed_assertion_is_a_trap() -> None:
+    before = ".extern .func __assertfail(.param .b64 a);"
+    call = "{ .param .b64 p; st.param.b64 [p], %rd1; call.uni __assertfail, (p); }"
+    body = INDEX + "setp.eq.u32 %p1, %r1, {number}; @!%p1 bra END;\n" + call + "\nEND:"
+    made = kernel(body.replace("{number}", "99"), ["output"], before=before)
+    made(words(32), launch=launch())
+    assert not made.code.unsupported
+    with pytest.raises(Fault, match="trap"):
+        kernel(body.replace("{number}", "7"), ["output"], before=before)(words(32), launch=launch())

@@ -44,6 +44,8 @@ _SPECIAL = re.compile(
 _ADDRESS = re.compile(r"([%A-Za-z_$][\w$]*+)\s*+(?:([+-])\s*+(-?\w++))?", re.ASCII)
 _DECIMAL = re.compile(r"[+-]?(?:\d+\.\d*|\.\d+|\d+)(?:[eE][+-]?\d+)?")
 
+_ASSERTION = "__assertfail"
+"""What `assert` calls when it fails; it never returns."""
 _WAITING = frozenset(
     ("bar", "barrier", "shfl", "vote", "match", "redux", "elect", "mma", "ldmatrix", "stmatrix", "movmatrix")
 )
@@ -264,6 +266,8 @@ class _Decoder:
         elif form.flow is Flow.CALL:
             if index in self.code.inlined:
                 made.kind = Kind.BRANCH
+            elif _called(statement) == _ASSERTION:
+                made.kind = Kind.TRAP
             else:
                 made.words = ("call", statement.operands[-2] if len(statement.operands) > 1 else statement.operands[0])
                 self.unsupported[f"call {_called(statement)}"] += 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,6 +26,8 @@ def compute(instruction: Instruction, context: Context) -> Step:
     if op is None:
         raise NotTranslated("no semantics for this form")
     sources = tuple(flat(instruction.operands[instruction.writes :]))
+    if len(sources) == 3 and instruction.base in ("min", "max") and instruction.type == "f32":
+        op = _of_three(op)
     wanted = op.inputs[:-1] if op.carry_in else op.inputs
     if len(sources) != len(wanted):
         raise NotTranslated(f"{len(sources)} source operands, {len(wanted)} are known")
@@ -33,6 +36,12 @@ def compute(instruction: Instruction, context: Context) -> Step:
         reads.append(lambda m, lanes: m.carry[lanes.index])
     targets = tuple(flat(instruction.operands[: instruction.writes]))
     return _step(op, reads, _puts(op, targets))
+
+
+def _of_three(op: Op) -> Op:
+    """min and max of three numbers (sm_100): of the first two, and of that and the third."""
+    run = op.run
+    return replace(op, inputs=(*op.inputs, op.inputs[0]), run=lambda a, b, c: run(run(a, b)[0], c))
 
 
 def _puts(op: Op, targets: tuple[Source | None, ...]) -> list[Put | None]:
