@@ -6,6 +6,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -76,6 +77,46 @@ def test_an_index_that_is_none_any_more_starts_anew(tmp_path, garbage):
         assert bool(garbage) is not any(tmp_path.glob("objects/*/*.z"))
         assert store.put("a", SMALL)
         assert store.get("a") == SMALL
+
+
+ENDLESS = """
+CREATE VIEW entries AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)
+SELECT 'k' AS key, x'00' AS digest, i AS size, i AS used, NULL AS seal, NULL AS data FROM n WHERE i < 0
+"""
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize(
+    "made",
+    [
+        ENDLESS,
+        "CREATE TABLE entries (key TEXT)",
+        f"{module._SCHEMA}; CREATE TRIGGER t AFTER UPDATE ON entries BEGIN DELETE FROM entries; END",
+    ],
+)
+def test_an_index_with_other_tables_than_a_stores_answers_nothing(tmp_path, made, shared):
+    folder = tmp_path / "s"
+    folder.mkdir(mode=0o700)
+    with closing(sqlite3.connect(folder / "index.db")) as db:
+        db.executescript(made)
+    with Store(folder, key=b"k" * 32, shared=shared) as store:
+        assert store.get("k") is None
+        assert len(store) == 0
+        assert store.put("k", b"v") is not shared
+        assert store.get("k") == (None if shared else b"v")
+
+
+@pytest.mark.parametrize("column", ["digest", "size", "used", "seal", "data"])
+@pytest.mark.parametrize("value", ["text", 1e308, 9e999, -1, None, b"\xff"])
+def test_a_column_of_any_type_is_a_miss_or_the_value(tmp_path, column, value):
+    with Store(tmp_path / "s", key=b"k" * 32) as store:
+        store.put("k", b"v")
+    with closing(sqlite3.connect(tmp_path / "s/index.db")) as db, db, suppress(sqlite3.IntegrityError):
+        db.execute(f"UPDATE entries SET {column} = ?", (value,))
+    with Store(tmp_path / "s", key=b"k" * 32, limit=8) as store:
+        assert store.get("k") in (None, b"v")
+        store.put("other", b"x" * 64)
+        assert store.get("other") in (None, b"x" * 64)
 
 
 def test_a_bomb_is_a_miss(tmp_path, monkeypatch):
