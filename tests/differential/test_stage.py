@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -24,6 +24,7 @@ from validator.manifest.contract import KernelContract
 from validator.manifest.model import BatchRange, IsolationDeclaration, Manifest, ScopeDeclaration
 from validator.policy.model import DifferentialPolicy, Policy
 from validator.run.adapters import ADAPTERS
+from validator.scale.cell import Cell, InPlace, Outcome
 from validator.stage import StageContext
 from validator.verdict.model import StageResult, Status, Strength
 
@@ -122,6 +123,26 @@ def test_a_wrong_candidate_is_refuted_with_a_case_to_replay(tmp_path: Path) -> N
     assert "validator replay" in finding.fix
     assert "D = 17" in finding.steps[0]
     assert finding.id in result.obligations[0].findings
+
+
+class Interrupted(InPlace):
+    """Ctrl-C before the cell that runs has ended."""
+
+    def run(self, cells: Iterable[Cell], total: int) -> Iterator[Outcome]:
+        for _ in super().run(cells, total):
+            raise KeyboardInterrupt
+        yield from ()
+
+
+def test_an_interrupted_check_tells_what_was_found(tmp_path: Path) -> None:
+    kernels = (KernelContract.model_validate(KERNEL),)
+    context = replace(context_of(tmp_path, BASE, {"fast/model.py": BAD}, kernels), work=Interrupted())
+    with pytest.raises(KeyboardInterrupt) as stopped:
+        run(context)
+    (told, *_) = stopped.value.__notes__
+    assert told.startswith("scale fails with ")
+    assert "wrong-value" in told
+    assert "validator replay" in told
 
 
 def test_the_reference_is_the_bases_own(tmp_path: Path) -> None:

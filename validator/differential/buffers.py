@@ -222,6 +222,7 @@ def _view(arena: memoryview, array: Descriptor) -> Array:
 
 
 _DTYPES = tuple(map(dtype_of, DTYPE_NAMES))
+_CODES = {dtype: code for code, dtype in enumerate(_DTYPES)}
 
 
 def dtype_at(code: int) -> np.dtype[Any]:
@@ -231,7 +232,7 @@ def dtype_at(code: int) -> np.dtype[Any]:
 
 def code_of(dtype: np.dtype[Any]) -> int:
     """The channel's code of an element type."""
-    return DTYPE_NAMES.index(dtype.name)
+    return _CODES[dtype]
 
 
 def _layout(shape: tuple[int, ...], size: int, layout: str) -> tuple[tuple[int, ...], int, int]:

@@ -138,6 +138,10 @@ class Runner:
     def _written(self) -> frozenset[str]:
         return frozenset(n for n, (role, values) in self.contract.values.items() if is_written(role, values))
 
+    @cached_property
+    def _read_only(self) -> frozenset[str]:
+        return frozenset(self.contract.values) - self._written
+
     def _layouts(self, case: Case) -> dict[str, str]:
         """How arguments lie; rows are made distant here only for a callable on this machine's own memory."""
         return {name: layout for name, layout in case.layouts if self._in_place or layout != "distant"}
@@ -146,8 +150,10 @@ class Runner:
         """Arguments that the candidate has no business writing to, nor to any that lies in the same memory."""
         if not self._in_place or not self.trusting or not self.candidate.protects:
             return frozenset()
+        if not case.aliased:
+            return self._read_only
         shared = {n for pair in aliases_of(self.contract, case).items() if self._written & set(pair) for n in pair}
-        return frozenset(self.contract.values) - self._written - shared
+        return self._read_only - shared
 
     def play(
         self,
