@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from types import SimpleNamespace
@@ -165,3 +166,13 @@ def test_what_is_said_to_ship_and_is_not_there_is_told():
 def test_several_interpreters_are_several_compilers(monkeypatch):
     monkeypatch.setenv("VALIDATOR_BUILD_PYTHON", f"{sys.executable}:{sys.executable}:/nowhere/python")
     assert len(find_toolchains("triton")) <= 1  # the same one twice, and none
+
+
+def test_a_build_rests_on_the_compiler_and_on_the_hosts(monkeypatch):
+    build = Build.model_validate({"source": "k.cu", "toolchain": "nvcc"})
+    nvcc = Toolchain("nvcc", "13.0.88", "/cuda/bin/nvcc", ())
+    keys = set()
+    for host in ("c++ 12.2", "c++ 13.1"):
+        monkeypatch.setattr(cells, "host_compiler", lambda host=host: host)
+        keys |= {cells.cell_of(0, build, "sm_90a", t, "t").key for t in (nvcc, replace(nvcc, version="12.9.41"))}
+    assert len(keys) == 4

@@ -11,7 +11,7 @@ from functools import cache
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from validator.build.compile import build_once
-from validator.build.toolchains import Toolchain, find_toolchains
+from validator.build.toolchains import Toolchain, find_toolchains, host_compiler
 from validator.errors import Problem, ValidatorError
 from validator.manifest.model import Build
 from validator.scale.cell import UNREADABLE, Cell, Content
@@ -54,12 +54,13 @@ def _made() -> TypeAdapter[Made]:
 def cell_of(number: int, build: Build, arch: str, toolchain: Toolchain, tree: str) -> Cell:
     """`tree`: name of the folder with the sources; `number`: of the build in its manifest."""
     payload = {"build": build.model_dump_json(), "arch": arch, "version": toolchain.version, "tree": tree}
+    host = {"host compiler": host_compiler()} if toolchain.name == "nvcc" else {}
     return Cell(
         id=f"build/{number:02}.{arch}/{toolchain.name}-{toolchain.version}",
         task=f"{__name__}:run_build",
         payload=json.dumps(payload, sort_keys=True).encode(),
         content=(tree,),
-        rests_on={toolchain.name: toolchain.version},
+        rests_on={toolchain.name: toolchain.version, **host},
         seconds=8.0,
         what=f"{build.source} for {arch} with {toolchain.name} {toolchain.version}, twice",
     )

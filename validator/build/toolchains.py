@@ -13,7 +13,7 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-__all__ = ["Toolchain", "find_toolchains", "numbers_of", "with_interpreter"]
+__all__ = ["Toolchain", "find_toolchains", "host_compiler", "numbers_of", "with_interpreter"]
 
 _RELEASE = re.compile(r"\bV(\d+\.\d+\.\d+)")
 _PACKAGES = {"triton": ("triton", "triton"), "cutedsl": ("cutlass", "nvidia-cutlass-dsl")}
@@ -40,6 +40,12 @@ def find_toolchains(name: str) -> tuple[Toolchain, ...]:
     those that VALIDATOR_BUILD_PYTHON names, as PATH does.
     """
     return _nvcc() if name == "nvcc" else _package(name) if name in _PACKAGES else ()
+
+
+@cache
+def host_compiler() -> str:
+    """What nvcc hands the host's part of a source to, and takes headers from; empty: there is none."""
+    return _said(["/usr/bin/c++", "--version"]).partition("\n")[0].strip()
 
 
 @cache
