@@ -182,6 +182,8 @@ class Sources:
         self._parsed: dict[str, Source] = {}
         self._searched: Corpus | None = None
         self._shared: tuple[str, ...] | None = None
+        self.loaded: dict[tuple[str, frozenset[str]], bool] = {}
+        """See `offpath.loading`: whether anything loads a module, beside those that nothing loads."""
         self._mentions: dict[str, tuple[str, ...]] = {}
         self._words: dict[str, Words] = {}
         self._defined: dict[str, int] = {}

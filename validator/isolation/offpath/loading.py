@@ -77,12 +77,24 @@ def _is_loaded(base: Sources, path: str, late: Set[str]) -> bool:
     """Whether some file of the base loads the module whenever it is loaded itself. `late`: nothing loads these."""
     if path not in base:
         return False
+    key = (path, frozenset(late))
+    if key not in base.loaded:
+        base.loaded[key] = any(_loads(base, other, path) for other in _importers(base, path) if other not in late)
+    return base.loaded[key]
+
+
+def _importers(base: Sources, path: str) -> Iterator[str]:
+    """Files that name the module in an import that is not indented, or seem to."""
+    word = base.module_name(path).rpartition(".")[2]
+    named = re.compile(rb"^(?:from|import)\b(?:[^\n]*|[^\n(]*\([^)]*)\b" + re.escape(word.encode()) + rb"\b", re.M)
+    return (p for p in base.mentions(word) if p != path and named.search(base.data(p)))
+
+
+def _loads(base: Sources, other: str, path: str) -> bool:
+    """Whether a file loads the module, or something in the package, whenever it is loaded itself."""
     folder = path.removesuffix("__init__.py") if path.endswith("/__init__.py") else ""
-    for other in base.mentions(base.module_name(path).rpartition(".")[2]):
-        if other == path or other in late:
-            continue
-        for found in scan(base.data(other)):
-            targets = resolve_targets(base, other, found) if found.eager else ()
-            if any(target == path or (folder and target.startswith(folder)) for target in targets):
-                return True
+    for found in scan(base.data(other)):
+        targets = resolve_targets(base, other, found) if found.eager else ()
+        if any(target == path or (folder and target.startswith(folder)) for target in targets):
+            return True
     return False
