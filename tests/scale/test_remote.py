@@ -119,6 +119,18 @@ def test_a_place_that_nothing_reads_is_an_error(url, key):
         Remote(url, key)
 
 
+@pytest.mark.parametrize(("error", "away"), [(PermissionError("403"), False), (ConnectionError("reset"), True)])
+def test_a_value_that_may_not_be_read_is_a_miss_and_a_lost_connection_is_the_end(bucket, key, monkeypatch, error, away):
+    with Remote(bucket, key) as remote:
+
+        def read(name: str, most: int) -> bytes:
+            raise error
+
+        monkeypatch.setattr(remote, "_read", read)
+        assert remote.store.get("large") is None
+        assert bool(remote.why) is away
+
+
 def test_one_that_does_not_answer_costs_its_time_once(bucket, key, monkeypatch):
     monkeypatch.setattr(module, "_VALUE_SECONDS", 0.2)
     with Remote(bucket, key) as remote:

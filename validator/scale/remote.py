@@ -93,7 +93,8 @@ class Remote:
         thread.join(seconds)
         if thread.is_alive():
             self.why = f"no answer within {seconds:g} s"
-        elif failed and not (isinstance(failed[0], FileNotFoundError) and self.ready):  # one value less is a miss
+        # One value less is a miss; S3 says that it may not be read where it does not say that there is none.
+        elif failed and not (isinstance(failed[0], FileNotFoundError | PermissionError) and self.ready):
             self.why = f"{type(failed[0]).__name__}: {failed[0]}"[:300]
         return done[0] if done and not self.why else None
 
