@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fixtures.ordering.labels import contract_of
-from validator.gpu.recording import Recorder, broken_roles, memory_of, step_of
+from validator.gpu.recording import Bound, Launched, Recorder, Recording, broken_roles, memory_of, step_of
 from validator.manifest.contract import Argument, KernelContract, Launch, Role
 from validator.manifest.matching import match_contract
 from validator.ordering.artifacts import audit_artifacts
@@ -157,3 +157,10 @@ def test_a_recorded_step_reaches_the_ordering_audit():
 
     assert audited(fed=False) is Status.PROVEN
     assert audited(fed=True) is Status.REFUTED
+
+
+def test_a_long_step_is_named_in_time():
+    """Another process wrote the recording: its length must not cost its square."""
+    bounds = tuple(Bound(f"a{n}", Role.ACTIVATION, 64 * n, 64) for n in range(20_000))
+    step = step_of(Recording([Launched("k", 0, 0, True, bounds, {})]))
+    assert step.launches[0].args["a19999"] == "a19999"

@@ -23,6 +23,7 @@ from validator.pipeline.launched import Outcome, beside_neighbours, delayed, und
 from validator.report.story import series
 from validator.rules import all_rules
 from validator.stage import StageContext
+from validator.verdict.compute import apply_waivers
 from validator.verdict.model import Evidence, Finding, Location, Obligation, Severity, StageResult, Status, Strength
 
 SEEN = {
@@ -363,3 +364,12 @@ def test_where_a_package_or_a_device_is_missing_no_process_is_started(tmp_path: 
 
 def test_what_was_not_audited_is_not_crossed():
     assert cross_check(SimpleNamespace(manifest=None), StageResult()) == StageResult()  # type: ignore[arg-type]
+
+
+def test_a_waiver_of_every_report_settles_the_obligation(tmp_path: Path):
+    """What the tools that know false alarms report is set aside by name, and nothing else with it."""
+    played = Played({"second": SEEN}, reporting("racecheck", "Error: Race one", "Error: Race two"))
+    result = crossed(tmp_path, [audited("second")], played.launcher())
+    first, second = (f.id for f in result.findings)
+    assert stands(apply_waivers(result, [first]))["sanitizer/second"] is Status.UNPROVEN
+    assert stands(apply_waivers(result, [first, second]))["sanitizer/second"] is Status.WAIVED

@@ -117,6 +117,12 @@ def test_what_is_not_fixed_is_refuted_with_the_launch(tree: Path):
     assert (finding.rule, finding.where.path) == ("gpu/changing-role", "caller.py")
 
 
+FOREIGN = (
+    b'{"launches": [{"kernel": "norm", "step": 0, "number": 0, "pdl": true, "arguments": [["q", "weight", 0, 8]], '
+    b'"digests": []}], "first": []}'
+)
+
+
 class Answers:
     """A worker that gives what it was told to."""
 
@@ -133,6 +139,7 @@ class Answers:
     [
         (Answers(Outcome.OK, b'{"launches": [], "first": []}'), "called none of kernels:norm, kernels:mix"),
         (Answers(Outcome.OK, b'{"launches": [{}], "first": []}'), "no recording"),
+        (Answers(Outcome.OK, FOREIGN), "kernels or arguments that nobody declared"),
         (Answers(Outcome.OK, b"\xff["), "caller:step: "),
         (Answers(Outcome.ERROR, detail="ValueError: no model here"), "no model here"),
         (Answers(Outcome.ABSENT, detail="torch finds no CUDA device"), "not run here: torch finds no CUDA device"),

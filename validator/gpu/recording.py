@@ -53,9 +53,6 @@ class Bound:
     def static(self) -> bool:
         return self.role is not None and self.role.static
 
-    def overlaps(self, other: Bound) -> bool:
-        return self.address < other.address + other.size and other.address < self.address + self.size
-
 
 @dataclass(frozen=True, slots=True)
 class Launched:
@@ -265,14 +262,17 @@ def step_of(recording: Recording, number: int = -1, name: str = "recorded") -> S
 
 def _buffers(bounds: Iterable[Bound]) -> dict[Bound, str]:
     """A name for every argument's memory, the same where it overlaps: that of the first argument there."""
-    groups: list[list[Bound]] = []
-    for bound in bounds:
-        touching = [group for group in groups if any(bound.overlaps(other) for other in group)]
-        joined = [other for group in touching for other in group] + [bound]
-        groups = [group for group in groups if group not in touching] + [joined]
+    groups: list[list[tuple[int, Bound]]] = []
+    end = -1
+    for number, bound in sorted(enumerate(bounds), key=lambda one: (one[1].address, one[0])):
+        if bound.address >= end:
+            groups.append([])
+        groups[-1].append((number, bound))
+        end = max(end, bound.address + bound.size)
     names: dict[Bound, str] = {}
     used: dict[str, int] = {}
-    for group in sorted(groups, key=lambda group: min(b.address for b in group)):
+    for members in groups:
+        group = [bound for _, bound in sorted(members, key=lambda one: one[0])]
         base = group[0].argument
         used[base] = used.get(base, 0) + 1
         names |= dict.fromkeys(group, base if used[base] == 1 else f"{base}#{used[base]}")

@@ -28,7 +28,7 @@ __all__ = ["FAMILY", "STATEMENT", "NotRecorded", "difference", "record", "roles"
 FAMILY = "roles"
 STATEMENT = "over the recorded steps, memory that is declared fixed stays as it is"
 STEPS = 3
-_LIMITS = Limits(wall=300.0, start=120.0)
+_LIMITS = Limits(wall=300.0, start=120.0, returned=64 << 20)
 
 
 class NotRecorded(ValidatorError):
@@ -58,6 +58,9 @@ def record(contracts: Sequence[KernelContract], tree: Path, run: str, device: st
         recording = parsed(bytes(reply.result.data[0]).decode("utf-8", "replace"))
     except ValueError as error:
         raise NotRecorded(Problem(f"{run}: {error}")) from None
+    known = {contract.match: set(contract.values) for contract in watched}
+    if any({a.argument for a in one.arguments} - known.get(one.kernel, set()) for one in recording.launches):
+        raise NotRecorded(Problem(f"{run}: came to a recording of kernels or arguments that nobody declared"))
     if not recording.launches:
         raise NotRecorded(Problem(f"{run}: called none of {', '.join(str(c.torch) for c in watched)}"))
     return recording
