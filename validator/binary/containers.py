@@ -11,6 +11,7 @@ import lzma
 import mmap
 import re
 import shutil
+import struct
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -135,26 +136,67 @@ def _fat(path: Path, name: str, tools: Tools, limits: Limits) -> Iterator[Found 
         for kind, list_flag, extract_flag in (("cubin", "-lelf", "-xelf"), ("ptx", "-lptx", "-xptx")):
             out = Path(folder) / kind
             out.mkdir()
-            yield from _unpack(link, name, tools.cuobjdump, kind, (list_flag, extract_flag), out, limits)
+            listed = _listed(link, name, tools.cuobjdump, kind, list_flag, out, limits)
+            if len(set(listed)) == len(listed):
+                yield from _unpack(link, name, tools.cuobjdump, kind, extract_flag, out, limits, listed)
+            else:
+                yield from _apart(path, name, tools.cuobjdump, kind, (list_flag, extract_flag), out, limits)
             shutil.rmtree(out)
 
 
-def _unpack(
-    link: Path, name: str, cuobjdump: Path, kind: str, flags: tuple[str, str], out: Path, limits: Limits
+def _apart(
+    path: Path, name: str, cuobjdump: Path, kind: str, flags: tuple[str, str], out: Path, limits: Limits
 ) -> Iterator[Found | Skipped]:
-    command = [str(cuobjdump), flags[0], str(link)]
-    listing = run_tool(command, timeout=limits.tool_seconds, output_limit=64 << 20, folder=out, check=False)
+    """Its fat binaries one by one: cuobjdump writes parts of one name, as device linking makes them, to one file."""
+    for number, piece in enumerate(_pieces(path, limits), 1):
+        alone = out / f"fat{number}.fatbin"
+        alone.write_bytes(piece)
+        into = out / str(number)
+        into.mkdir()
+        listed = _listed(alone, name, cuobjdump, kind, flags[0], into, limits)
+        for again in sorted({n for n in listed if listed.count(n) > 1}):
+            yield Skipped(f"{name}!{again}", f"one fat binary holds {listed.count(again)} of this name: one was read")
+        unique = sorted(set(listed))
+        yield from _unpack(alone, f"{name}!{number}", cuobjdump, kind, flags[1], into, limits, unique)
+        alone.unlink()
+
+
+def _pieces(path: Path, limits: Limits) -> Iterator[bytes]:
+    """The fat binaries inside a file: magic, version 1, header of 16 bytes, bytes that follow it."""
+    found = 0
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as view:
+        start = view.find(_FATBIN)
+        while start >= 0 and found < limits.members:
+            _, version, header, size = struct.unpack_from("<IHHQ", view[start : start + 16].ljust(16, b"\0"))
+            end = start + header + size
+            if version == 1 and header == 16 and 0 < size <= len(view) - start - header:
+                found += 1
+                yield view[start:end]
+            start = view.find(_FATBIN, end if version == 1 and header == 16 and end <= len(view) else start + 4)
+
+
+def _listed(link: Path, name: str, cuobjdump: Path, kind: str, flag: str, out: Path, limits: Limits) -> list[str]:
+    """Names under which cuobjdump would write what a file holds. Raises `BinaryError`: none, or one that is unsafe."""
+    listing = run_tool(
+        [str(cuobjdump), flag, str(link)], timeout=limits.tool_seconds, output_limit=64 << 20, folder=out, check=False
+    )
     names = [n.decode("utf-8", "backslashreplace") for n in _NAMED.findall(listing)]
-    if not names:
-        if kind == "cubin" and b"No ELF file found" not in listing:
-            said = listing.decode("utf-8", "backslashreplace").strip()[:300]
-            raise BinaryError(Problem(f"cuobjdump finds no device code in it: {said}", name))
-        return
+    if not names and kind == "cubin" and b"No ELF file found" not in listing:
+        said = listing.decode("utf-8", "backslashreplace").strip()[:300]
+        raise BinaryError(Problem(f"cuobjdump finds no device code in it: {said}", name))
     bad = next((n for n in names if not _SAFE.match(n)), None)
     if bad is not None or len(names) > limits.members:
         raise BinaryError(Problem(f"holds a cubin named {bad!r}" if bad else f"holds {len(names)} cubins", name))
+    return names
+
+
+def _unpack(
+    link: Path, name: str, cuobjdump: Path, kind: str, flag: str, out: Path, limits: Limits, names: list[str]
+) -> Iterator[Found | Skipped]:
+    if not names:
+        return
     run_tool(
-        [str(cuobjdump), flags[1], "all", str(link)],
+        [str(cuobjdump), flag, "all", str(link)],
         timeout=limits.tool_seconds,
         output_limit=limits.member_bytes,
         folder=out,

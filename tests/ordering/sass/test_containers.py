@@ -176,6 +176,21 @@ class TestTools:
                 counts[piece.arch] = counts.get(piece.arch, 0) + sum(1 for _ in cubin.kernels())
         assert counts == {"sm_90a": 5, "sm_100a": 5}
 
+    @pytest.mark.nvcc
+    def test_what_device_linking_adds_under_the_same_name_hides_nothing(self, tools, tmp_path):
+        if shutil.which("nvcc") is None:
+            pytest.skip("no nvcc here")
+        out = tmp_path / "lib.so"
+        command = ["nvcc", "-shared", "-Xcompiler", "-fPIC", "-lineinfo", "-arch=sm_90a", "-o", str(out)]
+        run_tool([*command, str(SOURCES / "memory.cu")], timeout=200, output_limit=1 << 26)
+        listed = run_tool([str(tools.cuobjdump), "-lelf", str(out)], timeout=60, output_limit=1 << 20)
+        names = [line.split()[-1] for line in listed.decode().splitlines() if "ELF file" in line]
+        assert len(names) == 2 and len(set(names)) == 1
+        pieces = found(out, tools)
+        assert not [p for p in pieces if isinstance(p, Skipped)]
+        counts = sorted(sum(1 for _ in Cubin(p.data, p.artifact, p.arch).kernels()) for p in pieces if p.kind == "cubin")
+        assert counts == [0, 5]
+
     def test_a_damaged_fat_binary_is_an_error(self, tools):
         with pytest.raises(SassError):
             found(b"\x50\xed\x55\xba" + bytes(range(200)), tools)
