@@ -17,10 +17,12 @@ import pytest
 
 from tests.report.conftest import BASE, hostile_result
 from tests.report.stories import STORY, told
+from tests.report.test_own_code import SOURCE, brought
 from tests.support.golden import UPDATE
 from validator.report.html import render_html
 from validator.report.reading import read_result
 from validator.verdict.compute import verdict_reason
+from validator.verdict.model import Finding, Location, Severity
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="the page is looked at with the [browser] extra")
 axe = pytest.importorskip(
@@ -28,6 +30,7 @@ axe = pytest.importorskip(
 )
 
 HERE = Path(__file__).parent
+EARLY = Finding("order/early-read", Severity.ERROR, "early", Location("fast/k.cu", line=150))
 WIDTHS = (390, 820, 1280)
 """A phone, a tablet, a desk."""
 
@@ -45,7 +48,7 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A result written by hand, one from a real run, one with evidence of unknown kinds, and one that is all attack."""
+    """Results: by hand, from a real run, with evidence of unknown kinds, with the change's code, and all attack."""
     folder = tmp_path_factory.mktemp("pages")
     written = replace(BASE, reason=verdict_reason(BASE.obligations))
     attack = "\"'><img src=x onerror=alert(1)><script>alert(2)</script><a href=javascript:alert(3)>x</a>"
@@ -53,6 +56,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "written": written,
         "run": read_result(HERE / "bundles" / "hoisted"),
         "story": told(STORY),
+        "code": brought([{"path": "fast/k.cu", "text": SOURCE * 60, "more": 3}], EARLY),
         "hostile": hostile_result(attack),
     }
     for name, result in results.items():
@@ -78,7 +82,7 @@ class Visit:
 VISITS = [
     *((name, width, "light") for name in ("written", "run") for width in WIDTHS),
     *((name, 820, "dark") for name in ("written", "run")),
-    *(("story", 390, "dark"), ("story", 1280, "light")),
+    *(("story", 390, "dark"), ("story", 1280, "light"), ("code", 390, "dark"), ("code", 1280, "light")),
     *(("hostile", 390, "light"), ("hostile", 1280, "dark")),
 ]
 
@@ -107,6 +111,15 @@ def test_the_keyboard_reaches_and_opens_everything(browser: Any, pages: dict[str
     summary.focus()
     page.keyboard.press("Enter")
     assert page.evaluate("document.activeElement.parentElement.open")
+    page.close()
+
+
+def test_a_place_leads_to_its_line(browser: Any, pages: dict[str, Path]) -> None:
+    page = Visit(browser, pages["code"], 820, "light").page
+    assert not page.locator("#code-1-150").is_visible()
+    page.locator("#look a").first.click()
+    assert page.locator("#code-1-150").is_visible()
+    assert page.evaluate("document.querySelector(':target').id") == "code-1-150"
     page.close()
 
 
