@@ -43,7 +43,8 @@ def isolate(
 ) -> int:
     """Prove that nothing changes with the switch off: off-path equivalence, blast radius, entry points, switch.
 
-    Reads git objects only; nothing of the repository is imported or run.
+    Reads git objects; nothing of the repository is imported. Kernels that shipped, and that manifests say how to build,
+    are compiled, confined; the base's tests run, confined, where the policy says `run_tests`.
     Exit codes: 0 proven, 1 refuted or unproven, 2 could not run, 130 interrupted.
     """
     import os

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -28,7 +29,9 @@ from validator.stage import StageContext
 
 __all__ = ["Analysis", "analyse"]
 
-_INERT = (".md", ".rst", ".png", ".svg", ".jpg", ".gif")
+_INERT = (".png", ".svg", ".jpg", ".gif")
+_TEXT = (".md", ".rst")
+"""Inert at the top and in folders of documentation; elsewhere it may be data that code opens."""
 _PROSE = ("license", "notice", "readme", "authors", "changelog", "codeowners", "contributing")
 """Changed shared files of these kinds and names run nowhere."""
 
@@ -192,7 +195,8 @@ class Analysis:
 
 def _runs_nowhere(path: str) -> bool:
     name = path.rpartition("/")[2].lower()
-    return name.endswith(_INERT) or name.partition(".")[0] in _PROSE
+    documentation = "/" not in path or re.match(r"docs?/|design/|\.github/", path) is not None
+    return name.endswith(_INERT) or (documentation and name.endswith(_TEXT)) or name.partition(".")[0] in _PROSE
 
 
 _LAST: list[tuple[tuple[str, ...], Analysis]] = []

@@ -41,7 +41,17 @@ class Side:
             return hasattr(builtins, name) and not self.names.binds(self.path, "*")
         data = self.names.sources.data(self.path)
         rebound = re.search(rb"\bglobal\b[^\n]*\b" + re.escape(name.encode()) + rb"\b", data)
-        return len(bound) == 1 and isinstance(bound[0], _STABLE) and rebound is None
+        return len(bound) == 1 and isinstance(bound[0], _STABLE) and rebound is None and not self._replaced(name)
+
+    def _replaced(self, name: str) -> bool:
+        """Whether another module stores to this one's name: `engine.a.step = …`, `setattr(a, "step", …)`."""
+        sources = self.names.sources
+        own = sources.module_name(self.path).rpartition(".")[2].encode()
+        word = re.escape(name.encode())
+        stored = re.compile(
+            rb"\b" + re.escape(own) + rb"\." + word + rb"\s*=(?!=)|setattr\([^\n]*[\"']" + word + rb"[\"']"
+        )
+        return any(stored.search(sources.data(p)) for p in sources.mentions(name) if p != self.path)
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from validator.rule import Rule
 from validator.stage import StageContext
 from validator.verdict.model import Finding, Severity
 
-__all__ = ["RULE", "check", "walked"]
+__all__ = ["RULE", "check", "shadowing", "walked"]
 
 RULE = Rule("isolation/not-evaluated", "shared file that could not be evaluated", Severity.UNPROVEN)
 
@@ -43,6 +43,7 @@ def check(context: StageContext) -> Iterator[Finding]:
             line=file.first_line,
         )  # fmt: skip
     yield from walked(analysis)
+    yield from shadowing(analysis)
     for path in sorted(analysis.own):
         source = analysis.head.parse(path)
         if source.module is None:
@@ -69,6 +70,17 @@ def walked(analysis: Analysis) -> Iterator[Finding]:
             line = data.count(b"\n", 0, match.start()) + 1 if match else 1
             what = f"{walker}:{line} loads modules by looking for files: whether it finds {found} was not worked out"
             yield finding(RULE, found, what, identity=(walker,))
+
+
+def shadowing(analysis: Analysis) -> Iterator[Finding]:
+    """Compiled modules that the change brings and that Python loads instead of a module of the same name."""
+    for file in analysis.shared:
+        folder, _, name = file.path.rpartition("/")
+        stem = f"{folder}/{name.partition('.')[0]}".lstrip("/")
+        if name.endswith((".so", ".pyd")) and (f"{stem}.py" in analysis.head or f"{stem}/__init__.py" in analysis.head):
+            yield finding(
+                RULE, file.path, f"{file.path} is loaded instead of {stem}.py, and what it does was not examined"
+            )
 
 
 def _new_file(analysis: Analysis, path: str) -> tuple[str, int | None] | None:
