@@ -93,7 +93,9 @@ def agree(static: Static, hazards: Iterable[Hazard]) -> Agreement:
     alone = []
     for hazard in seen:
         by_memory = hazard.kind in _BY_MEMORY
-        known = hazard.kind in (through_flags if by_memory else anywhere) or (by_memory and hazard.memory in named)
+        known = hazard.kind in (through_flags if by_memory else anywhere) or (
+            by_memory and _plain(hazard.memory) in named
+        )
         if hazard.kind in _SUBJECT and not hazard.unsettled and not known:
             alone.append(f"{hazard.kind.value}{f' of {hazard.memory!r}' if hazard.memory else ''}")
     told = tuple(dict.fromkeys(alone))
@@ -101,12 +103,17 @@ def agree(static: Static, hazards: Iterable[Hazard]) -> Agreement:
     return Agreement(missed, left_open, tuple(dict.fromkeys(unshown)))
 
 
+def _plain(name: str) -> str:
+    """The argument of a name: fields by their own, what a table points to by the table's."""
+    return re.split(r"[\[:]", name)[0].strip().rpartition(".")[2]
+
+
 def _quoted(findings: Iterable[Finding]) -> Iterator[str]:
     for finding in findings:
-        yield from (name.rpartition(".")[2] for name in re.findall(r"'([^']+)'", finding.message))
+        yield from map(_plain, re.findall(r"'([^']+)'", finding.message))
 
 
 def _rows(audits: Iterable[KernelAudit]) -> Iterator[str]:
     for audit in audits:
         rows: tuple[AccessRow, ...] = (*(r for r in audit.early if not r.allowed), *audit.movable)
-        yield from (ref.name.rpartition(".")[2] for row in rows for ref in row.params)
+        yield from (_plain(ref.name) for row in rows for ref in row.params)

@@ -105,6 +105,8 @@ class Barriers:
         m.order.cta_barrier(ctas)
         seen = m.seen.reshape(m.ctas, m.per_cta)
         seen[:] = np.bitwise_or.reduce(seen, axis=1)[:, None]
+        pending = m.seen_pending.reshape(m.ctas, m.per_cta)
+        pending[:] = np.bitwise_or.reduce(pending, axis=1)[:, None]
 
     def _complete(self, m: Machine, number: int, cta: int) -> None:
         """Release a barrier if everybody is there."""
@@ -139,6 +141,7 @@ class Barriers:
         else:
             m.order.group_barrier(threads)
         m.seen[threads] |= np.bitwise_or.reduce(m.seen[threads])
+        m.seen_pending[threads] |= np.bitwise_or.reduce(m.seen_pending[threads])
         for arrival in gone:
             m.seen[threads] |= np.uint64(arrival.seen)
             if arrival.word is not None:

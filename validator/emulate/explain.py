@@ -28,7 +28,7 @@ _WORDS = {
     HazardKind.EARLY_COPY: "starts an asynchronous copy of {what} before the wait",
     HazardKind.MOVABLE_READ: "reads {what}, which changes while the kernel lives, with a non-coherent load",
     HazardKind.UNDECLARED: "touches {what} before the wait; the contract gives it no role",
-    HazardKind.LEAVES_WITHOUT_WAIT: "triggers dependants and leaves without a wait",
+    HazardKind.LEAVES_WITHOUT_WAIT: "triggers dependants in a grid of which no thread waits",
     HazardKind.NOT_ACQUIRED: "reads {what} without having acquired the flag that publishes it",
     HazardKind.NOT_RELEASED: "sets {what} although nothing makes what it publishes visible first",
     HazardKind.NONCOHERENT: "reads {what} with a non-coherent load although this kernel writes it",

@@ -132,6 +132,8 @@ class HappensBefore:
             for block in blocks:
                 self.known[block] = self.known[block].max(axis=0)
                 self.fenced[block] = self.fenced[block].max(axis=0)
+                # What one thread saw published and the barrier passes on is acquired by each other's own fence.
+                self.pending[block] = self.pending[block].max(axis=0)
 
     def warp_barrier(self, threads: Array) -> None:
         """These lanes met, warp by warp."""
@@ -147,6 +149,7 @@ class HappensBefore:
         if self.fine:
             rows, fenced = self.rows(threads)
             self.learn(threads, rows.max(axis=0), fenced.max(axis=0))
+            self.pending[threads] = self.pending[threads].max(axis=0)
         if tick:
             self.tick(threads)
 

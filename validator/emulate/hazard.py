@@ -20,7 +20,7 @@ class HazardKind(StrEnum):
     UNDECLARED = "undeclared-early-access"
     """Early, to an argument without a role: nothing is known of who writes it."""
     LEAVES_WITHOUT_WAIT = "exit-without-wait"
-    """A thread that triggers dependants and leaves without a wait that orders it."""
+    """A grid that triggers dependants and ends without any thread having waited."""
     NOT_ACQUIRED = "read-without-acquire"
     """What a flag publishes, read by a thread that did not acquire it."""
     NOT_RELEASED = "publish-without-release"

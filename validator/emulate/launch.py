@@ -41,6 +41,8 @@ _OF_VALUES = (
     HazardKind.BARRIER_DIVERGENCE, HazardKind.TRAP,
 )  # fmt: skip
 """Hazards that numbers which nobody would pass can make."""
+_OF_CONTENTS = (HazardKind.LIVELOCK, HazardKind.DEADLOCK)
+"""Hazards that what a workspace holds at first can make: counters that begin at another number."""
 _HIDDEN = 2
 """Parameters that Triton appends and a contract does not list."""
 
@@ -96,9 +98,17 @@ class Prepared:
             open_ += [f.name for a in self.contract.args for f in a.fields if f.role is Role.SCALAR and f.value is None]
             if open_:
                 return f"the contract gives no value for {', '.join(open_)}"
+        if hazard.kind in _OF_CONTENTS and (open_ := [b.name for b in self.launchable.buffers if self._open(b)]):
+            return f"the contract does not say what {', '.join(open_)} holds at first"
         if hazard.kind is HazardKind.LIVELOCK and any(b.published for b in self.launchable.buffers):
             return "the contract does not say what other launches set its flags to"
         return ""
+
+    def _open(self, buffer: Buffer) -> bool:
+        """Whether a workspace begins with numbers that nobody said."""
+        said = self.contract.values.get(buffer.name)
+        known = buffer.name in self.arrays or (said is not None and bool(said[1].domain.values))
+        return buffer.role is Role.WORKSPACE and not known
 
     def memory(self, plan: Plan) -> Memory:
         """Fresh contents for one run."""
@@ -152,6 +162,8 @@ class Prepared:
         raw = buffer.values[which]
         if which == 0 and buffer.name in self.arrays:
             return self.arrays[buffer.name].tobytes()
+        if which == 0 and self._open(buffer):
+            return bytes(len(raw))  # counters, tickets and semaphores begin at zero
         if buffer.table is not None:
             return (np.frombuffer(raw, "<u8") + np.uint64(addresses[buffer.table])).tobytes()
         return raw

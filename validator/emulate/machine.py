@@ -162,6 +162,8 @@ class Machine:
         self.seen_pending = np.zeros(total, np.uint64)
         self.seen_released = np.zeros(total, np.uint64)
         self.triggered = np.zeros(total, bool)
+        self.waited = False
+        """Whether any thread has executed griddepcontrol.wait."""
         self.flag_bits = memory.flag_bits
         self.published_bytes = memory.published
         self.unpublished = list(memory.flags)
@@ -308,6 +310,7 @@ class Machine:
             try:
                 self._loop()
                 self.copies.finish(self)
+                self._check_chain()
             except Stopped:
                 pass
 
@@ -412,10 +415,6 @@ class Machine:
 
     def leave(self, threads: Array) -> None:
         """These threads are done."""
-        if self.shape.pdl and not self.plan.friendly:
-            unwaited = threads[self.triggered[threads] & ((self.seen[threads] & np.uint64(1)) == 0)]
-            if len(unwaited):
-                self.story.leaves(self, unwaited)
         self.alive[threads] = False
         self.living -= len(threads)
         self.version += 1
@@ -425,6 +424,11 @@ class Machine:
         parked, self.parked = self.parked, {}
         for key, groups in parked.items():
             self.push(key, _merged(groups))
+
+    def _check_chain(self) -> None:
+        """A grid of which any thread has waited is not complete before the launches before it are."""
+        if self.shape.pdl and not self.plan.friendly and not self.waited and self.triggered.any():
+            self.story.leaves(self, np.flatnonzero(self.triggered))
 
     def environment(self) -> bool:
         """Something outside moves on: a flag is set, or set to another number. False when nothing is left to happen."""

@@ -114,6 +114,7 @@ def grid_step(instruction: Instruction, context: Context) -> Step:
     if "wait" in instruction.mods:
 
         def wait(m: Machine, lanes: Lanes) -> None:
+            m.waited = True
             m.seen[lanes.index] |= np.uint64(1)
 
         return wait
