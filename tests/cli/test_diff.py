@@ -59,7 +59,7 @@ def test_a_right_candidate_passes_and_the_document_fits_its_schema(project: Path
     assert document["verdict"] == "pass"
     assert {c["status"] for c in document["cases"]} <= {"passed", "degenerate", "void"}
     assert all(c["refused"] > c["accepted"] for c in document["controls"])
-    again = validator(project, "diff", "--manifest", "good.toml", *COMMON, "--format", "json")
+    again = validator(project, "diff", "good.toml:row_*", "--jobs", "1", *COMMON, "--format", "json")
     assert again.stdout == done.stdout
     assert str(project) not in done.stdout
 
@@ -82,6 +82,9 @@ def test_a_wrong_candidate_fails_is_stored_and_replays(project: Path) -> None:
     ("args", "told"),
     [
         (("diff", "--manifest", "none.toml"), "No such file"),
+        (("diff",), "name a manifest"),
+        (("diff", "good.toml:zzz"), "row_sum"),
+        (("diff", "good.toml", "bad.toml"), "described in another manifest too"),
         (("diff", "--manifest", "good.toml", "--kernel", "zzz"), "row_sum"),
         (("diff", "--manifest", "good.toml", "--tree", "nowhere"), "no such folder"),
         (("replay", "{}", "--manifest", "good.toml"), "not a case"),

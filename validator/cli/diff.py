@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["diff", "replay"]
 
-_MANIFEST = click.option("--manifest", required=True, metavar="FILE", help="Contracts: a manifest or its kernel part.")
+_MANIFEST = click.option("--manifest", metavar="FILE", help="Contracts: a manifest or its kernel part.")
 _TREE = click.option("--tree", default=".", show_default=True, metavar="DIR", help="Folder with the candidates.")
 _BASE = click.option(
     "--base", metavar="REF-or-DIR", help="Where references come from. [default: the tree itself, which proves less]"
@@ -34,6 +34,7 @@ _DEVICE = click.option(
 
 
 @click.command()
+@click.argument("specs", nargs=-1, metavar="[FILE[:GLOB]]...")
 @_MANIFEST
 @_TREE
 @_BASE
@@ -47,7 +48,8 @@ _DEVICE = click.option(
 @click.option("-j", "--jobs", type=click.IntRange(1), help="Cases at a time. [default: processors]")
 @click.option("-q", "--quiet", is_flag=True, help="No progress.")
 def diff(
-    manifest: str,
+    specs: tuple[str, ...],
+    manifest: str | None,
     tree: str,
     base: str | None,
     device: str,
@@ -62,6 +64,8 @@ def diff(
 ) -> int:
     """Run every candidate of a manifest against its reference.
 
+    Several manifests may be named, each with a glob for the kernels of it that are meant.
+
     Exit codes: 0 pass, 1 fail or unproven, 2 could not run, 130 interrupted.
     """
     import json
@@ -74,7 +78,7 @@ def diff(
     from validator.differential.session import run_contracts
     from validator.differential.text import run_text
 
-    contracts = _contracts(manifest, glob)
+    contracts = _asked([*([manifest] if manifest else []), *specs], glob)
     first = stored_cases(Path(corpus)) if corpus else ()
     seed, kept = chosen_seed(seed, journal)
     progress = Progress(quiet=quiet)
@@ -153,6 +157,26 @@ def _case(argument: str) -> Case:
     if argument.lstrip().startswith("{"):
         return load_case(argument, "CASE")
     return load_case(_read(argument).decode("utf-8", "replace"), argument)
+
+
+def _asked(specs: list[str], glob: str) -> list[KernelContract]:
+    """Kernels of all these manifests. A spec is a file, or a file and a glob."""
+    import fnmatch
+
+    if not specs:
+        raise click.UsageError("name a manifest: --manifest FILE, or FILE:GLOB for some of its kernels")
+    found: dict[str, KernelContract] = {}
+    for spec in specs:
+        path, colon, own = spec.rpartition(":")
+        if not colon or Path(spec).exists():
+            path, own = spec, "*"
+        for contract in _contracts(path, own):
+            if found.setdefault(contract.match, contract) != contract:
+                raise click.UsageError(f"{path}: kernel {contract.match!r} is described in another manifest too")
+    chosen = [c for c in found.values() if fnmatch.fnmatchcase(c.match, glob)]
+    if not chosen:
+        raise click.UsageError(f"{', '.join(specs)}: no kernel of the name {glob!r}; there are {[*found]}")
+    return chosen
 
 
 def _contracts(path: str, glob: str) -> list[KernelContract]:
