@@ -5,7 +5,7 @@ candidate's memory with poisons and guard zones, every call of the case (two, an
 looking at what must not have changed, copying and comparing results, and the controls. Overhead is the wall time of all
 that less as many direct calls, on the same arrays in this process, each with one thread, measured in turn with the
 cases so that other work on the machine hits both. Making inputs and asking the reference is not counted: a case does
-that once for each set of values, in other processes, while the candidate runs.
+that once for each set of values, in other processes.
 
 `per call` is the overhead over the calls of the case. Cases are large from direct calls of 10 ms on: there a fifth is
 more than the two milliseconds that a small case may cost.

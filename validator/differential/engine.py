@@ -261,10 +261,10 @@ def run_case(runner: Runner, case: Case, other: Outputs | None = None) -> Done:
 def _twice(runner: Runner, case: Case, inputs: Inputs) -> tuple[dict[str, Expected], list[Fault], Outputs | None]:
     """The same values in other buffers, with another poison and another guard pattern: the same result.
 
-    The candidate is called before anybody knows what is right.
+    The reference is asked first: results are looked at as soon as they are there, before a thread can mend them.
     """
+    expected = runner.expect(case, inputs)
     with Series(runner, case, inputs, (FIRST, SECOND)) as series:
-        expected = runner.expect(case, inputs)
         first: Played = series.next(expected)
         if first.outputs is None:
             return expected, list(first.faults), None

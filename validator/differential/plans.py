@@ -97,9 +97,8 @@ def _repeat(runner: Runner, case: Case, inputs: Inputs, expected: Expectation, f
 
 def _judged(runner: Runner, case: Case, inputs: Inputs, told: str, *, slot: int = 0) -> list[Fault]:
     """Faults of a call after others. Wrong here but right as the first call of a process: hidden state."""
-    with Series(runner, case, inputs, [Turn(slot)]) as series:
-        expected = runner.expect(case, inputs)
-        faults = series.next(expected).faults
+    expected = runner.expect(case, inputs)
+    faults = runner.play(case, inputs, expected, Turn(slot)).faults
     if not any(f.kind in (FaultKind.VALUE, FaultKind.CLASS) for f in faults):
         return list(faults)
     return attributed(runner, case, inputs, expected, faults, told)
