@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from validator.change.model import ChangeError
-from validator.manifest.contract import Argument, KernelContract
+from validator.manifest.contract import Argument, KernelContract, Launch
 from validator.pipeline.audited import Build, bytes_of, launchable_builds
 from validator.pipeline.audited import audited as builds_of
 from validator.pipeline.crosscheck import HERE, Launcher, cross_check
@@ -39,7 +39,10 @@ HELD = STEADY | {"wrong": 40, "launches": 40, "seed": 0, "chosen": [3], "where":
 QUIET = [{"tool": tool, "errors": 0, "reports": []} for tool in ("memcheck", "racecheck", "initcheck", "synccheck")]
 MACHINE = {"device": "NVIDIA H200", "capability": [9, 0], "cuda": 13000}
 EXACT = KernelContract(match="k*")
-SPREAD = KernelContract(match="k*", deterministic="spread")
+X = Argument(name="x", role="activation", dtype="float32", shape=(512,))
+N = Argument(name="n", role="scalar", dtype="int32", value=512)
+WHOLE = KernelContract(match="k*", launch=Launch(grid=(4,), block=(128,)), args=(X, N))
+SPREAD = WHOLE.model_copy(update={"deterministic": "spread"})
 
 
 def audited(name: str, *early: str, arch: str = "sm_90a", isa: str = "sass", artifact: str = "k.cubin") -> Evidence:
@@ -118,7 +121,7 @@ def test_the_same_fault_has_the_same_id_whatever_the_delay():
     assert first[0].id != beside_neighbours(EXACT, build(), SHOWN | {"arguments": ["x"]}).findings[0].id
 
 
-@pytest.mark.parametrize(("contract", "status"), [(EXACT, Status.REFUTED), (SPREAD, Status.UNPROVEN)])
+@pytest.mark.parametrize(("contract", "status"), [(WHOLE, Status.REFUTED), (SPREAD, Status.UNPROVEN)])
 def test_other_bytes_prove_nothing_where_none_are_promised(contract: KernelContract, status: Status):
     assert beside_neighbours(contract, build(), SHOWN).status is status
     assert delayed(contract, build(isa="ptx"), HELD).status is status
@@ -137,7 +140,7 @@ def test_other_bytes_prove_nothing_where_none_are_promised(contract: KernelContr
     ],
 )
 def test_delays_inside(seen: Any, status: Status, words: str):
-    outcome = delayed(EXACT, build(isa="ptx"), seen)
+    outcome = delayed(WHOLE, build(isa="ptx"), seen)
     assert outcome.status is status
     assert words in outcome.said
     assert rules(outcome) == (["gpu/delayed-inside"] if status is Status.REFUTED else [])
@@ -158,10 +161,29 @@ def reporting(tool: str, *reports: str) -> list[Any]:
     ],
 )
 def test_the_sanitizer_is_further_evidence(rows: list[Any], status: Status, words: str):
-    outcome = under_sanitizer(EXACT, build(), rows)
+    outcome = under_sanitizer(WHOLE, build(), rows)
     assert outcome.status is status
     assert words in outcome.said
     assert rules(outcome) == ["gpu/sanitizer-report"] * any(row.get("errors") for row in rows)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"launch": Launch(block=(128,))},
+        {"launch": Launch(grid=(4,))},
+        {"args": ()},
+        {"args": (X.model_copy(update={"shape": None}), N)},
+        {"args": (X.model_copy(update={"dtype": ()}), N)},
+        {"args": (X, N.model_copy(update={"value": None}))},
+    ],
+)
+def test_what_guessed_sizes_may_have_made_refutes_nothing(change: dict[str, Any]):
+    contract = WHOLE.model_copy(update=change)
+    rows = reporting("memcheck", "Invalid __global__ read of size 4")
+    for outcome in (under_sanitizer(contract, build(), rows), delayed(contract, build(isa="ptx"), HELD)):
+        assert outcome.status is Status.UNPROVEN
+        assert {f.severity for f in outcome.findings} == {Severity.UNPROVEN}
 
 
 def test_a_false_alarm_is_waived_by_an_id_that_outlives_a_compilation():

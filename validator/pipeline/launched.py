@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from validator.gpu.rules import delayed_inside, missed_by_audit, sanitizer_report, shown_early_access
-from validator.manifest.contract import KernelContract
+from validator.manifest.contract import KernelContract, Role
 from validator.ordering.program import Isa
 from validator.pipeline.audited import Build
 from validator.verdict.model import Finding, Severity, Status
@@ -104,13 +104,18 @@ def delayed(contract: KernelContract, build: Build, seen: Answer) -> Outcome:
     if contract.deterministic == "spread":
         why = "the contract promises no bitwise determinism, so that other bytes prove nothing alone"
         return Outcome(Status.UNPROVEN, f"{said}; {why}", ran=True)
-    return Outcome(Status.REFUTED, said, (delayed_inside.find(contract.match, build.where, sites, said),), True)
+    guessed = _is_guessed(contract)
+    finding = delayed_inside.find(contract.match, build.where, sites, said, guessed)
+    if guessed:
+        said += "; the contract leaves sizes or the launch open, and with those it has this need not happen"
+    return Outcome(Status.UNPROVEN if guessed else Status.REFUTED, said, (finding,), True)
 
 
 def under_sanitizer(contract: KernelContract, build: Build, seen: Sequence[Answer]) -> Outcome:
     """Launched once under each of compute-sanitizer's tools: an answer has `tool`, `errors`, `reports`, or a reason."""
+    guessed = _is_guessed(contract)
     findings = [
-        sanitizer_report.find(contract.match, build.where, row["tool"], report, row["errors"])
+        sanitizer_report.find(contract.match, build.where, row["tool"], report, row["errors"], guessed)
         for row in seen
         if not not_launched(row) and row["errors"]
         for report in row["reports"] or (f"{row['errors']} errors, and shows none",)
@@ -123,3 +128,12 @@ def under_sanitizer(contract: KernelContract, build: Build, seen: Sequence[Answe
     if missing := [reason for row in seen if (reason := not_launched(row))]:
         return Outcome(Status.UNPROVEN, missing[0], ran=ran)
     return Outcome(Status.PROVEN, f"{', '.join(row['tool'] for row in seen)} report nothing", ran=True)
+
+
+def _is_guessed(contract: KernelContract) -> bool:
+    """Whether a launch from the contract alone takes sizes or values that it does not give."""
+    parts = [part for argument in contract.args for part in argument.fields or (argument,)]
+    memory = [part for part in parts if part.role is None or part.role.memory]
+    sized = all(part.shape is not None and part.dtype for part in memory)
+    given = all(part.value is not None for part in parts if part.role is Role.SCALAR)
+    return not (parts and sized and given and contract.launch.grid and contract.launch.block)

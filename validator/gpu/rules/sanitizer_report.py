@@ -1,9 +1,10 @@
 """compute-sanitizer reports something of a launch of the kernel.
 
 The kernel is launched once from its contract under memcheck, racecheck, initcheck and synccheck; outputs and workspace
-hold nothing before. A report of memcheck refutes: an access outside of every allocation is wrong on any account. The
-other three know false alarms (shared memory that an mbarrier or a TMA copy orders, padding that nobody uses), so that
-what they report leaves the obligation unproven until somebody has looked.
+hold nothing before. A report of memcheck refutes where the contract says how large everything is and how the kernel is
+launched: an access outside of every allocation is wrong then. Where it leaves that open, sizes and values were guessed,
+and the report may be of the guess. The other three tools know false alarms (shared memory that an mbarrier or a TMA
+copy orders, padding that nobody uses). What is not certain leaves the obligation unproven until somebody has looked.
 
 How to mend it: read the report, mend the access; or, where it is a false alarm, have the base revision waive this
 finding with the reason (`validator waive`).
@@ -28,9 +29,12 @@ _VARYING = re.compile(r"\+?0x[0-9a-f]+|\[\d+ hazards?\]|\(\d+,\d+,\d+\)")
 """What of a report is another one in another run or after another compilation."""
 
 
-def find(match: str, where: Location, tool: str, report: str, count: int) -> Finding:
-    """`report`: the first line of one; untrusted text. `count`: of all that the tool reports."""
-    severity = Severity.ERROR if tool in _CERTAIN else RULE.severity
+def find(match: str, where: Location, tool: str, report: str, count: int, guessed: bool) -> Finding:
+    """`report`: the first line of one; untrusted text. `count`: of all that the tool reports.
+
+    `guessed`: the contract left sizes open, and the launch was made with some.
+    """
+    severity = Severity.ERROR if tool in _CERTAIN and not guessed else RULE.severity
     return Finding(
         RULE.id,
         severity,
