@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import sys
 from collections.abc import Iterable, Iterator, Set
@@ -10,7 +11,9 @@ from dataclasses import dataclass
 from validator.isolation.blast.imports import When, imports_of, resolve_targets, scan
 from validator.isolation.effects import import_effects
 from validator.isolation.offpath.names import Names
-from validator.isolation.source import Sources
+from validator.isolation.offpath.scopes import walk_scope
+from validator.isolation.offpath.unbound import newly_unbound
+from validator.isolation.source import Source, Sources
 
 __all__ = ["Loaded", "imported_at_base", "newly_loaded"]
 
@@ -39,6 +42,8 @@ def newly_loaded(base: Sources, head: Names, targets: Iterable[str], loader: str
         seen.add(path)
         for effect in import_effects(sources.parse(path)):
             yield Loaded(path, effect.line, effect.what, effect.certain or path not in base)
+        if path not in base:
+            yield from _unbound(sources.parse(path))
         for found in imports_of(sources, path):
             if found.when is not When.EAGER:
                 continue
@@ -52,6 +57,15 @@ def newly_loaded(base: Sources, head: Names, targets: Iterable[str], loader: str
             if found.name not in ("", "*") and submodule is None and inside and _lacks(head, inside, found.name):
                 yield Loaded(path, found.line, f"imports `{found.name}`, which `{inside}` does not have", True)
             todo += [p for p in (inside, submodule) if p]
+
+
+def _unbound(source: Source) -> Iterator[Loaded]:
+    """Names that a new module reads when it is loaded, and that nothing binds."""
+    read = {id(node) for node in walk_scope(source.module.body)} if source.module is not None else set()
+    nothing = Source(source.path, ast.Module(body=[], type_ignores=[]), ())
+    for node in newly_unbound(nothing, source):
+        if id(node) in read:
+            yield Loaded(source.path, node.lineno, f"reads `{node.id}`, which nothing binds,", True)
 
 
 def _lacks(names: Names, path: str, name: str) -> bool:
