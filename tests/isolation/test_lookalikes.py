@@ -142,3 +142,40 @@ def test_what_would_take_too_long_is_said_and_not_evaluated() -> None:
     long = "".join(f"A{i} = {i}\n" for i in range(10_000))
     assert "more code than is evaluated" in _prove(long, long.replace("A1 = 1\n", "A1 = 2\n", 1)).problem
     assert "number of more digits" in _prove("x = 1\n", f"x = 0x{'f' * 5000}\n").problem
+
+
+HELPED = """
+from settings import Config
+{helper}
+class Layer:
+    def __init__(self, config: Config):
+        self.config = config
+
+{decorator}    def forward(self, x):
+{guard}        return stock(x)
+"""
+HELPER = "def ready(layer):\n    return layer.config.fused is not None\n"
+WRAPPER = """
+import functools
+def fast(method):
+    @functools.wraps(method)
+    def wrapper(self, *args, **kwargs):
+        if self.config.fused is not None:
+            return run(self, *args, **kwargs)
+        return method(self, *args, **kwargs)
+    return wrapper
+"""
+GUARD = "        if ready(self):\n            return run(x)\n"
+
+
+@pytest.mark.parametrize(("helper", "decorator", "guard"), [(HELPER, "", GUARD), (WRAPPER, "    @fast\n", "")])
+def test_a_parameter_that_is_always_the_object_of_one_class(helper: str, decorator: str, guard: str) -> None:
+    base = HELPED.format(helper="", decorator="", guard="")
+    head = HELPED.format(helper=helper, decorator=decorator, guard=guard)
+    assert _proven(_prove(base, head))
+    (shown,) = _prove(base, head.replace(".config.fused", ".konfig.fused")).differences
+    assert shown.difference.raises
+    early = head.replace("        self.config = config\n", "        ready(self)\n        self.config = config\n")
+    assert not guard or not _proven(_prove(base, early))
+    stranger = f"{head}\n\nready(None)\nfast(None)\n"
+    assert not _proven(_prove(base, stranger))

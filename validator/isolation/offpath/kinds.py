@@ -19,6 +19,7 @@ from validator.isolation.offpath.classes import (
     stores_of,
 )
 from validator.isolation.offpath.constants import name_of
+from validator.isolation.offpath.handed import class_handed
 from validator.isolation.offpath.passed import assigned_by, passed
 from validator.isolation.offpath.place import Place
 from validator.isolation.offpath.scopes import Scope
@@ -134,6 +135,9 @@ class Kinds:
         for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
             if argument.arg == name:
                 what = f"`{name}` of `{place.qualified}`"
+                owner = class_handed(self.world.sources, place, name) if argument.annotation is None else None
+                if owner is not None:
+                    return Class(place.path, owner)
                 return self.annotated(argument.annotation, place.path, what, depth + 1)
         for node in walk(function):
             match node:
