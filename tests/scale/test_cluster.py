@@ -120,9 +120,23 @@ def test_a_wrong_result_is_never_retried(ray_cluster, tmp_path):
     assert counter.read_text() == "x"
 
 
-def test_a_cluster_that_is_not_there_is_an_error():
+def test_what_ray_tells_is_no_part_of_the_report(ray_address, capsys):
+    from ray._private.worker import print_to_stdstream
+
+    with Cluster(ray_address) as executor:
+        list(Engine(executor).run(cells(1), 1))
+        print_to_stdstream({"lines": ["a node has been marked dead"], "pid": "raylet", "is_err": False}, False)
+    print("the report")
+    said = capsys.readouterr()
+    assert said.out == "the report\n"
+    assert "marked dead" in said.err
+
+
+def test_a_cluster_that_is_not_there_is_an_error(capsys):
     with Cluster("127.0.0.1:1") as executor, pytest.raises(ClusterError, match="cannot be reached"):
         executor.submit(Batch((cell(1),)))
+    print("the report")
+    assert capsys.readouterr().out == "the report\n"
 
 
 def test_without_ray_the_error_says_what_to_install(monkeypatch):

@@ -11,9 +11,10 @@ import math
 import os
 import secrets
 import socket
+import sys
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, redirect_stdout, suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -83,6 +84,7 @@ class Cluster:
         self._slots: dict[str, int] = {}
         self._counted = 0.0
         self._task: Any = None
+        self._aside = ExitStack()
 
     def __enter__(self) -> Self:
         return self
@@ -163,6 +165,7 @@ class Cluster:
         self.give_up(list(self._running.values()))
         self._stored.clear()
         self._ray.shutdown()
+        self._aside.close()
         self._task = None
 
     # -- inside ------------------------------------------------------------------------------------------------------
@@ -171,12 +174,15 @@ class Cluster:
         if self._task is not None:
             return
         ray = self._ray
+        # Of a node that died Ray tells whoever reads stdout, where only the report goes.
+        self._aside.enter_context(redirect_stdout(sys.stderr))
         try:
             _knock(self._address)
             ray.init(self._address or "local", log_to_driver=False, configure_logging=False, **self._local)
             self._count()
         except Exception as error:
             where = self._address or "a local cluster"
+            self._aside.close()
             hint = "start it (`ray start --head`) and name it in RAY_ADDRESS, or use --executor local"
             raise ClusterError(Problem(f"cannot be reached: {error}", f"Ray at {where}", hint)) from error
         # Retries are the engine's: it knows which cells a batch had, and splits it.
