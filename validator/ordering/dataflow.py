@@ -34,6 +34,7 @@ class Flow:
         """`blocks`: those of the program with fewer edges, None: as they are."""
         self.program = program
         self.blocks = program.blocks if blocks is None else blocks
+        self._reaching: dict[tuple[Reg, int, Guard | None], tuple[int, ...]] = {}
         self._entry: dict[tuple[Reg, int], tuple[int, ...]] = {}
         self.first_values: dict[tuple[int, Reg], Any] = {}
         """What `slices.first_value` has found out, for all who ask it about this kernel."""
@@ -225,27 +226,34 @@ class Flow:
             return ()
         if len(places) == 1:
             return (places[0],)
-        block = self.block_of(index)
-        found, open_end = self._scan(places, self.blocks[block].start, index, guard)
-        if open_end:
-            found = [*found, *self._at_entry(register, block, places)]
-        return tuple(sorted(set(found)))
+        key = (register, index, guard)
+        known = self._reaching.get(key)
+        if known is None:
+            block = self.block_of(index)
+            found, open_end = self._scan(places, self.blocks[block].start, index, guard)
+            if open_end:
+                found = [*found, *self._at_entry(register, block, places)]
+            known = self._reaching[key] = tuple(sorted(set(found)))
+        return known
 
     def _scan(self, places: list[int], start: int, stop: int, guard: Guard | None) -> tuple[list[int], bool]:
         """Definitions in [start, stop) that survive to `stop`, and whether earlier ones survive too."""
         found: list[int] = []
         position = bisect_right(places, stop - 1) - 1
-        predicate_set = self._set_anew(guard.register, start, stop) if guard is not None else -1
+        predicate_set: int | None = None
         while position >= 0 and places[position] >= start:
             site = places[position]
             position -= 1
             under = self.program.guard(site)
             if under is None:
                 return [*found, site], False
-            if guard is not None and under.register == guard.register and predicate_set < site:
-                if under.negated == guard.negated:
-                    return [*found, site], False
-                continue
+            if guard is not None and under.register == guard.register:
+                if predicate_set is None:
+                    predicate_set = self._set_anew(guard.register, start, stop)
+                if predicate_set < site:
+                    if under.negated == guard.negated:
+                        return [*found, site], False
+                    continue
             found.append(site)
         return found, True
 

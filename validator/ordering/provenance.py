@@ -10,7 +10,7 @@ Not seen: a pointer built by integer arithmetic alone, pointers that pass throug
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from validator.ordering.dataflow import Flow
 from validator.ordering.program import (
@@ -99,6 +99,18 @@ def _capped(items: Iterable[Source]) -> _Set:
     return frozenset((*kept, _unresolved("too many possible sources")))
 
 
+@dataclass(slots=True)
+class _Stored:
+    """What one store does, as far as is known so far."""
+
+    nodes: list[Node]
+    """That it rests on."""
+    inputs: list[_Set | None] | None = None
+    """Their answers when it was worked out last; None: never."""
+    places: _Set = frozenset()
+    values: list[_Set] = field(default_factory=list)
+
+
 class Provenance(Solver[_Set]):
     """Sources of the addresses of one kernel.
 
@@ -110,6 +122,7 @@ class Provenance(Solver[_Set]):
         super().__init__(flow)
         self._rank_of = rank_of
         self._addresses: dict[tuple[int, int], tuple[Source, ...]] = {}
+        self._kept: dict[int, _Stored] = {}
         self._spills: dict[Space, list[tuple[Event, Access]]] | None = None
 
     # -- questions ---------------------------------------------------------------------------------------------------
@@ -343,21 +356,38 @@ class Provenance(Solver[_Set]):
         found: set[Source] = set()
         said = False
         for store, target in self._stores(space):
-            places = self._add([self._operand(o, store.index) for o in target.address])
+            places, values = self._stored(store, target)
             size = (target.bytes or 0) // len(store.value) if store.value else 0
-            for number, operand in enumerate(store.value):
+            for number, value in enumerate(values):
                 if where is not None and all(s.exact for s in places):
                     hit = any((s.root, s.offset + number * size) in where for s in places)
                 else:
                     hit = bool({s.root for s in places} & {s.root for s in address})
                 if hit:
                     said = True
-                    found |= {s for s in self._operand(operand, store.index) if not s.is_number}
+                    found |= value
         if found:
             return _capped(found)
         if said:
             return _NUMBER
         return frozenset((_unresolved(f"loaded from {space.value} memory"),))
+
+    def _stored(self, store: Event, target: Access) -> tuple[_Set, list[_Set]]:
+        """(where a store goes, what it puts there, numbers left out); worked out anew when what it rests on changed.
+
+        Every load from that memory asks, in every round of a cycle.
+        """
+        kept = self._kept.get(store.index)
+        if kept is None:
+            nodes = [n for o in (*target.address, *store.value) for n in self.nodes(o, store.index)]
+            kept = self._kept[store.index] = _Stored(nodes)
+        inputs = [self.known.get(node) for node in kept.nodes]
+        if kept.inputs is None or any(a is not b for a, b in zip(inputs, kept.inputs, strict=True)):
+            kept.inputs = inputs
+            kept.places = self._add([self._operand(o, store.index) for o in target.address])
+            operands = [self._operand(operand, store.index) for operand in store.value]
+            kept.values = [frozenset(s for s in operand if not s.is_number) for operand in operands]
+        return kept.places, kept.values
 
 
 def _sum(a: Source, b: Source, exact: bool) -> tuple[Source, ...]:
