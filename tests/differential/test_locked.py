@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from validator.differential import runner as runner_module
 from validator.differential.engine import run_case, run_kernel
 from validator.differential.faults import FaultKind
 from validator.differential.found import Found
@@ -46,6 +47,12 @@ def unlocks(x, w, out):
 def crashes(x, w, out):
     ctypes.string_at(0)
 
+def now_and_then(x, w, out, calls=[]):
+    scale(x, w, out)
+    calls.append(1)
+    if len(calls) == 2:
+        out[0, 0] += 1
+
 def wrong(x, w, out):
     scale(x, w, out)
     out[-1] = 0
@@ -83,9 +90,9 @@ def test_an_input_that_is_written_is_named(trees: Trees, candidate: str) -> None
 
 def test_an_input_that_is_put_back_is_no_fault(trees: Trees) -> None:
     with runner_for(contract("writes_and_restores"), trees) as runner:
-        assert runner.ahead
+        assert runner.locks
         result = run_kernel(runner, 5, 0, enough=lambda case: case.case.plan == "a-b-a")
-        assert not runner.ahead  # from then on they are looked at after every call
+        assert not runner.locks  # from then on they are looked at after every call
     assert [r.faults for r in result.of("failed")] == []
     assert result.of("passed")
 
@@ -95,7 +102,7 @@ def test_a_crash_is_one_whatever_inputs_lie_in(trees: Trees) -> None:
         (case,) = run_kernel(runner, 5, 0, enough=lambda case: True).results
         assert {f.kind for f in case.faults} == {FaultKind.WORKER}
         assert "signal" in case.faults[0].message
-        assert runner.ahead
+        assert runner.locks
 
 
 def test_small_mistakes_are_the_same_with_locked_and_with_open_inputs(trees: Trees) -> None:
@@ -105,6 +112,20 @@ def test_small_mistakes_are_the_same_with_locked_and_with_open_inputs(trees: Tre
         runner.trusting = False
         opened = [run_case(runner, case.case).result.faults for case in locked.results[-1:]]
     assert [case.faults for case in locked.results[-1:]] == opened
+
+
+@pytest.mark.parametrize("candidate", ["scale", "writes", "writes_and_restores", "crashes", "wrong", "now_and_then"])
+def test_calls_that_are_made_ahead_are_judged_the_same(
+    trees: Trees, monkeypatch: pytest.MonkeyPatch, candidate: str
+) -> None:
+    def ran() -> list[set[tuple[str, str]]]:
+        with runner_for(contract(candidate), trees) as runner:
+            cases = run_kernel(runner, 5, 0, enough=lambda case: case.case.plan == "recheck").results
+        return [{(f.kind.value, f.output) for f in case.faults} for case in cases]
+
+    in_turn = ran()
+    monkeypatch.setattr(runner_module, "_LARGE", 0)
+    assert ran() == in_turn
 
 
 class Interrupted(Here):

@@ -151,7 +151,7 @@ def _flip(runner: Runner, case: Case, inputs: Inputs, expected: Expectation, fir
 
 def _recheck(runner: Runner, case: Case, inputs: Inputs, expected: Expectation, first: Outputs) -> list[Fault]:
     # Not where later calls are; but what nobody can write need not lie in memory twice.
-    elsewhere = replace(SECOND, over=SECOND.over if runner.ahead else None, keep=True)
+    elsewhere = replace(SECOND, over=SECOND.over if runner.ahead(inputs) else None, keep=True)
     kept = runner.play(case, inputs, expected, elsewhere, first)
     if kept.outputs is None or kept.faults:
         return list(kept.faults)

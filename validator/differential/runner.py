@@ -55,6 +55,8 @@ class Turn:
     """Of its launches."""
 
 
+_LARGE = 1 << 20
+"""Bytes of arguments from which a call is laid out while another one runs."""
 FIRST, SECOND = Turn(), Turn(500, 0, 1)
 """The same values at other addresses, in other surroundings."""
 
@@ -115,9 +117,17 @@ class Runner:
         return self.reference.expect(case, inputs)
 
     @property
-    def ahead(self) -> bool:
-        """Whether the next call can be laid out while one runs: inputs are locked, and buffers are used as they lie."""
-        return self._in_place and self.trusting and self.contract.launches is None and self.candidate.protects
+    def locks(self) -> bool:
+        """Whether the candidate cannot write to its inputs."""
+        return self._in_place and self.trusting and self.candidate.protects
+
+    def ahead(self, inputs: Inputs) -> bool:
+        """Whether the next call is laid out while one runs: where that saves anything, in buffers of its own.
+
+        Of small cases each result is gone from the candidate's memory before the next call.
+        """
+        size = sum(v.nbytes for v in inputs.values() if isinstance(v, np.ndarray))
+        return size >= _LARGE and self.contract.launches is None and self.locks
 
     @property
     def _in_place(self) -> bool:
@@ -148,7 +158,7 @@ class Runner:
 
     def _locked(self, case: Case) -> frozenset[str]:
         """Arguments that the candidate has no business writing to, nor to any that lies in the same memory."""
-        if not self._in_place or not self.trusting or not self.candidate.protects:
+        if not self.locks:
             return frozenset()
         if not case.aliased:
             return self._read_only
@@ -182,7 +192,7 @@ class Runner:
             room=room_for(self.contract, case),
             given=self._locked(case),
             book=self._book,
-            apart=self.ahead,
+            apart=self.ahead(inputs),
         )
         return _Call(case, turn, inputs, passed, placed, secrets.randbits(63))
 
@@ -295,7 +305,7 @@ class Series:
         self._running: _Call | None = None
         self._coming: _Call | None = None
         self._begin()
-        if runner.ahead:
+        if runner.ahead(inputs):
             self._lay()
 
     def __enter__(self) -> Self:
@@ -313,7 +323,7 @@ class Series:
         running, self._running = self._running, None
         assert running is not None
         self._runner.answered(running)
-        ahead = self._runner.ahead and running.reply is not None and running.reply.result is not None
+        ahead = self._runner.ahead(self._inputs) and running.reply is not None and running.reply.result is not None
         if ahead:
             self._begin()
         played = self._runner.finished(running, expected, known)
