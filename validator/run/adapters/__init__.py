@@ -118,7 +118,10 @@ ADAPTERS: dict[str, Adapter] = {
     a.name: a
     for a in (
         Adapter("numpy", "numpy"),
-        Adapter("torch", "torch", (*_NUMPY, *_TORCH), _TORCH_OPTIONAL, reserve=12 << 30, extra="pip install 'validator[torch]'"),
+        Adapter(
+            "torch", "torch", (*_NUMPY, *_TORCH), _TORCH_OPTIONAL, reserve=12 << 30,
+            extra="pip install 'validator[torch]'",
+        ),
         Adapter(
             "torch-cuda", "torch", (*_NUMPY, *_TORCH), (*_TORCH_OPTIONAL, *_CUTLASS), ("triton",), gpu=True,
             programs=True, extra="pip install 'validator[torch]'",
