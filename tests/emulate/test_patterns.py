@@ -27,6 +27,8 @@ LIMITS = Limits(instructions=4_000_000, segments=60_000)
 
 NOT_REACHED = {
     "bad-flag-set-without-wait": "what it publishes is another launch's: wrong only for a third one",
+    "bad-phase-of-one-arrival": "that the first copy lands before the second is announced is not drawn",
+    "bad-waits-where-the-caller-may-say-so": "the two numbers that the contract leaves open are tried as one",
     "bad-texture-fetch-hoisted": "textures are not executed",
     "bad-wait-depends-on-data": "the data that skips the wait is not drawn",
     "bad-waiter-may-not-exist": "the block has the thread that waits",
@@ -37,7 +39,10 @@ NOT_REACHED = {
 """Refuted by the audit, and why no run shows it; what no longer needs to stand here fails the test."""
 
 
-DEFECTS = {"bad-vacuous-parity": "the audit names the early write behind the vacuous wait, not the copy it misses"}
+DEFECTS = {
+    "bad-arrival-announces-nothing": "the audit names the early write behind the wait, not the copy that it misses",
+    "bad-vacuous-parity": "the audit names the early write behind the vacuous wait, not the copy it misses",
+}
 """What runs show and the audit does not have."""
 
 
@@ -64,7 +69,8 @@ def run(folder: Path) -> list[Seen | str]:
             continue
         audit = audited(data, "sm_90a.ptx", program.name, contracts, steps)
         first, *others = (
-            replace(p, step=audit.step) for p in (prepared, *with_other_numbers(program, contract, RECIPE))
+            replace(p, step=audit.step, counters=audit.counters)
+            for p in (prepared, *with_other_numbers(program, contract, RECIPE))
         )
         report = play(compile_kernel(program, data), first, schedules=3, limits=LIMITS, others=others)
         found.append(Seen(verdicts[program.name], report, agree(Static.of(audit.all), report.hazards)))

@@ -85,7 +85,7 @@ def run(
     file = Path(path).name
     audit = audited(data, file, program.name, contracts, steps, None if cubin is None else Path(cubin))
     prepared, *others = (
-        replace(p, step=audit.step)
+        replace(p, step=audit.step, counters=audit.counters)
         for p in (prepared, *with_other_numbers(program, declared, None, sizes.get("grid"), sizes.get("block")))
     )
     hoisted = None if cubin is None else hoisted_loads(audit, program)

@@ -38,7 +38,9 @@ _SHOWN_BY: dict[str, tuple[HazardKind, ...]] = {
     "mailbox-used-before-check": (*_FLAGS, HazardKind.UNSTEADY),
     "async-copy-not-waited": _COPIES,
     "missing-proxy-fence": (HazardKind.PROXY, HazardKind.RACE),
-    "noncoherent-load-of-written-memory": (HazardKind.NONCOHERENT, HazardKind.RACE, HazardKind.MOVABLE_READ),
+    "noncoherent-load-of-written-memory": (
+        HazardKind.NONCOHERENT, HazardKind.RACE, HazardKind.MOVABLE_READ, HazardKind.NOT_ACQUIRED,
+    ),
     "trigger-without-wait": (HazardKind.LEAVES_WITHOUT_WAIT, *_EARLY),
     "barrier-in-divergent-code": (HazardKind.BARRIER_DIVERGENCE, HazardKind.DEADLOCK),
     "undeclared-argument": (HazardKind.UNDECLARED,),

@@ -44,6 +44,16 @@ class Audited:
         behind = {f.identity[5] for f in self.source.findings if f.identity[3:4] == ("behind",)}
         return StepSays(frozenset(n for n, _ in named) - wrong, frozenset(wrong & static), frozenset(behind))
 
+    @property
+    def counters(self) -> frozenset[str]:
+        """Arguments that are changed by atomics alone: tickets, counters, semaphores."""
+        rows = [] if self.source is None else self.source.accesses
+        changed: dict[str, set[str]] = {}
+        for row in rows:
+            for ref in row.params:
+                changed.setdefault(ref.name.rpartition(".")[2], set()).add(row.access)
+        return frozenset(n for n, how in changed.items() if "atomic" in how and "write" not in how)
+
 
 def audited(
     data: bytes,

@@ -59,6 +59,8 @@ class Prepared:
     guessed: bool = False
     """Made with numbers that only serve to reach other branches."""
     step: StepSays = field(default_factory=StepSays)
+    counters: frozenset[str] = frozenset()
+    """Workspaces that are changed by atomics alone: they begin at zero where the contract does not say."""
     arrays: Mapping[str, np.ndarray] = field(default_factory=dict)
     """True contents that the caller brings, as bytes."""
 
@@ -162,8 +164,8 @@ class Prepared:
         raw = buffer.values[which]
         if which == 0 and buffer.name in self.arrays:
             return self.arrays[buffer.name].tobytes()
-        if which == 0 and self._open(buffer):
-            return bytes(len(raw))  # counters, tickets and semaphores begin at zero
+        if which == 0 and buffer.name in self.counters and self._open(buffer):
+            return bytes(len(raw))
         if buffer.table is not None:
             return (np.frombuffer(raw, "<u8") + np.uint64(addresses[buffer.table])).tobytes()
         return raw
