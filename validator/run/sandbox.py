@@ -26,6 +26,7 @@ from validator.run.process import Process
 
 __all__ = ["Begun", "Limits", "Outcome", "Reply", "RunError", "Worker"]
 
+_NOTHING = Reply(Outcome.MISSING)
 _TRIES = 2
 """Starts that may fail one after another for a reason other than the source (killed, out of time)."""
 
@@ -38,7 +39,7 @@ class Begun:
     """The life of the worker that has it."""
     exchange: Exchange | None = None
     room: memoryview | None = None
-    reply: Reply = Reply(Outcome.MISSING)
+    reply: Reply = _NOTHING
 
 
 @dataclass
@@ -98,12 +99,12 @@ class Worker:
         frames = pack_frame(Kind.CALL, nonce, asked.parts)
         return Begun(self._process, self._process.begin(frames, Kind.RESULT, [nonce]), asked.room)
 
-    def finish(self, begun: Begun) -> Reply:
-        """Wait for the answer to a call. Ended with the one before it where that ended the worker."""
+    def finish(self, begun: Begun) -> Reply | None:
+        """Wait for the answer to a call. None: it never came to it, because the process was ended before."""
         if begun.process is None or begun.exchange is None:
             return begun.reply
         if begun.process is not self._process:
-            return Reply(Outcome.MISSING, detail="the call before it ended the process")
+            return None
         return self._taken(begun.process.finish(begun.exchange, self.limits.wall), [begun.room])[0]
 
     def recall(self, nonce: int, room: memoryview | None = None) -> Reply:
