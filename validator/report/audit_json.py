@@ -95,7 +95,7 @@ def _kernel(kernel: KernelAudit) -> KernelAuditDocument:
         "artifact": kernel.artifact,
         "isa": kernel.isa.value,
         "arch": kernel.arch,
-        "status": kernel.status.value,
+        "status": kernel.status.outcome,
         "reasons": list(kernel.reasons),
         "pdl": kernel.pdl,
         "grid_waits": kernel.wait_count,

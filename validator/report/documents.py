@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, NotRequired
 
 from pydantic import ConfigDict, with_config
 from typing_extensions import TypedDict  # pydantic reads class-level settings from this one only, before Python 3.12
+
+from validator.verdict.model import Outcome
 
 __all__ = [
     "BundleDocument",
@@ -26,7 +28,7 @@ __all__ = [
 
 _closed = with_config(ConfigDict(extra="forbid"))
 
-StatusName = Literal["proven", "refuted", "unproven", "waived", "not-applicable", "not-asked"]
+StatusName = Outcome
 StrengthName = Literal[
     "proof-on-machine-code",
     "proof-on-ptx",
@@ -105,6 +107,8 @@ class ObligationDocument(TypedDict):
     findings: list[str]
     denial: str
     """What is the case where it is refuted; empty: that the statement does not hold."""
+    asked: NotRequired[bool]
+    """False: it is unproven and the policy does not ask for it. Absent: it does."""
 
 
 @_closed

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from validator.policy.model import EvidencePolicy
 from validator.report.glance import Kernel, kernels_at_a_glance
 from validator.text import well_formed
-from validator.verdict.model import Evidence, Finding, Location, Obligation
+from validator.verdict.model import Evidence, Finding, Location, Obligation, Status
 from validator.verdict.result import CheckResult, where_to_look
 
 if TYPE_CHECKING:
@@ -136,20 +136,22 @@ def _kernel(kernel: Kernel) -> KernelDocument:
         "pdl": kernel.pdl,
         "arguments": dict(kernel.arguments),
         "audits": [e.id for e in kernel.audits],
-        "status": kernel.status.value,
+        "status": kernel.status.outcome,
     }
 
 
 def _obligation(obligation: Obligation) -> ObligationDocument:
+    asked = {} if obligation.status is not Status.NOT_ASKED else {"asked": False}
     return {
         "id": obligation.id,
         "statement": obligation.statement,
-        "status": obligation.status.value,
+        "status": obligation.status.outcome,
         "reason": obligation.reason,
         "strength": obligation.strength.value if obligation.strength else None,
         "evidence": sorted(obligation.evidence),
         "findings": sorted(obligation.findings),
         "denial": obligation.denial,
+        **cast("Any", asked),
     }
 
 
@@ -157,7 +159,7 @@ def _evidence(evidence: Evidence) -> EvidenceDocument:
     return {
         "id": evidence.id,
         "kind": evidence.kind,
-        "status": evidence.status.value,
+        "status": evidence.status.outcome,
         "strength": evidence.strength.value,
         "summary": evidence.summary,
         "inputs": dict(sorted(evidence.inputs.items())),
@@ -185,7 +187,7 @@ def finding_document(finding: Finding) -> FindingDocument:
         "id": finding.id,
         "rule": finding.rule,
         "severity": finding.severity.value,
-        "status": finding.status.value,
+        "status": finding.status.outcome,
         "message": finding.message,
         "where": _location(finding.where),
         "why": finding.why,

@@ -148,7 +148,7 @@ def result_of(document: CheckDocument) -> CheckResult:
             Obligation(
                 o["id"],
                 o["statement"],
-                Status(o["status"]),
+                Status.of(o["status"], o.get("asked", True)),
                 o["reason"],
                 tuple(o["evidence"]),
                 tuple(o["findings"]),

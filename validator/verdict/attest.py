@@ -28,6 +28,7 @@ from validator.verdict.bundle import (
     put,
 )
 from validator.verdict.keyless import Signer, sign_keyless, signed_payload
+from validator.verdict.model import Status
 from validator.verdict.signing import sign, signed_by
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["PAYLOAD_TYPE", "check_keyless", "check_statement", "sign_bundle", "sign_bundle_keyless", "statement"]
 
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
-_WARNED = ("waived", "not-applicable", "not-asked")
+_WARNED = (Status.WAIVED, Status.NOT_APPLICABLE, Status.NOT_ASKED)
 _RESULTS = {"pass": "PASSED", "fail": "FAILED", "unproven": "FAILED"}
 """`unproven` is not `WARNED`: no evidence is never a pass."""
 
@@ -46,7 +47,8 @@ def statement(manifest: bytes, result: Mapping[str, Any]) -> dict[str, Any]:
     change, policy = result["change"], result["policy"]
     by_status: dict[str, list[str]] = {}
     for obligation in result["obligations"]:
-        by_status.setdefault(obligation["status"], []).append(obligation["id"])
+        status = Status.of(obligation["status"], obligation.get("asked", True))
+        by_status.setdefault(status, []).append(obligation["id"])
     # A bundle of the first version knows no tree.
     tree = [{"name": "tree", "digest": {"gitTree": change["tree"]}}] if change.get("tree") else []
     return {

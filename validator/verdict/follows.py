@@ -19,7 +19,7 @@ def does_not_follow(result: Mapping[str, Any]) -> Iterator[str]:
         Obligation(
             o["id"],
             o["statement"],
-            Status(o["status"]),
+            Status.of(o["status"], o.get("asked", True)),
             o["reason"],
             tuple(o.get("evidence", ())),
             tuple(o.get("findings", ())),

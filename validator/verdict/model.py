@@ -9,13 +9,14 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal, cast
 
 __all__ = [
     "Evidence",
     "Finding",
     "Location",
     "Obligation",
+    "Outcome",
     "Severity",
     "StageResult",
     "Status",
@@ -24,6 +25,9 @@ __all__ = [
     "octets",
     "worst",
 ]
+
+
+Outcome = Literal["proven", "refuted", "unproven", "waived", "not-applicable"]
 
 
 class Status(StrEnum):
@@ -35,7 +39,18 @@ class Status(StrEnum):
     WAIVED = "waived"
     NOT_APPLICABLE = "not-applicable"
     NOT_ASKED = "not-asked"
-    """Unproven, and the policy does not ask for it: it counts neither way."""
+    """Unproven, and the policy does not ask for it: it counts neither way. Documents know five outcomes: they say
+    `unproven`, and `asked` is false."""
+
+    @classmethod
+    def of(cls, outcome: str, asked: bool = True) -> Status:
+        """From a document. Raises `ValueError` on a word that is no outcome."""
+        return cls.NOT_ASKED if cls(outcome) is cls.UNPROVEN and not asked else cls(outcome)
+
+    @property
+    def outcome(self) -> Outcome:
+        """As documents say it."""
+        return cast("Outcome", (Status.UNPROVEN if self is Status.NOT_ASKED else self).value)
 
 
 class Verdict(StrEnum):

@@ -20,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 from validator.errors import Problem, ValidatorError
 from validator.text import nearest
 from validator.verdict.bundle import MANIFEST, RESULT, REVIEWS, BundleError, dump, load_bundle, load_json, put
+from validator.verdict.model import Status
 from validator.verdict.signing import sign, signed_by
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ def _bound(folder: Path) -> dict[str, str]:
 
 
 def _risks(result: Mapping[str, Any], risks: Sequence[tuple[str, date]], today: date) -> Iterator[Problem]:
-    statuses = {o["id"]: o["status"] for o in result["obligations"]}
+    statuses = {o["id"]: Status.of(o["status"], o.get("asked", True)).value for o in result["obligations"]}
     for name, status in sorted(statuses.items()):
         if status == "refuted":
             yield Problem("was refuted and cannot be approved", name, "mend it and check anew")
