@@ -141,8 +141,7 @@ def _kernel(kernel: Kernel) -> KernelDocument:
 
 
 def _obligation(obligation: Obligation) -> ObligationDocument:
-    asked = {} if obligation.status is not Status.NOT_ASKED else {"asked": False}
-    return {
+    document: ObligationDocument = {
         "id": obligation.id,
         "statement": obligation.statement,
         "status": obligation.status.outcome,
@@ -151,8 +150,10 @@ def _obligation(obligation: Obligation) -> ObligationDocument:
         "evidence": sorted(obligation.evidence),
         "findings": sorted(obligation.findings),
         "denial": obligation.denial,
-        **cast("Any", asked),
     }
+    if obligation.status is Status.NOT_ASKED:
+        document["asked"] = False
+    return document
 
 
 def _evidence(evidence: Evidence) -> EvidenceDocument:
