@@ -217,3 +217,33 @@ def test_a_manifest_cannot_ask_for_cases_without_end() -> None:
     contract = KernelContract.model_validate(table)
     assert len(cases(contract, 1, 0)) <= MOST
     assert left_out(contract) > 1000
+
+
+@pytest.mark.parametrize(
+    ("sizes", "meant", "shape"),
+    [
+        (["B"], "k.1", ["B", "T", 4]),
+        (["B"], "k.2", ["B", "H", "T", 4]),
+        (["B", "H"], "k.2", ["B", "H", "T", 4]),
+    ],
+)
+def test_what_lies_beyond_a_length_is_unused_whatever_axis_it_counts(
+    sizes: list[str], meant: str, shape: list[str]
+) -> None:
+    lengths = {"name": "n", "role": "index", "dtype": "int32", "shape": sizes, "domain": {"lengths": meant}}
+    cache = {"name": "k", "role": "state", "dtype": "float32", "shape": shape}
+    dims = ["B in 2..4", "H in 2..3", "T in 4..8"]
+    table = {"match": "k", "candidate": "m:f", "reference": "m:r", "dims": dims, "args": [cache, lengths]}
+    inputs = build(KernelContract.model_validate(table), Case("k", (("B", 3), ("H", 2), ("T", 6)), 5, padding=True))
+    unused = (6 - inputs["n"].astype(int)).sum() * inputs["k"].size // (inputs["n"].size * 6)
+    assert 0 < np.isnan(inputs["k"]).sum() == unused
+
+
+def test_lengths_that_say_nothing_of_an_axis_are_not_claimed() -> None:
+    lengths = {"name": "n", "role": "index", "dtype": "int32", "shape": [1], "domain": {"lengths": "k.0"}}
+    cache = {"name": "k", "role": "state", "dtype": "float32", "shape": ["T", 4]}
+    table = {"match": "k", "candidate": "m:f", "reference": "m:r", "dims": ["T in 4..8"], "args": [cache, lengths]}
+    contract = KernelContract.model_validate(table)
+    assert not any(case.padding for case in cases(contract, 1, 20))
+    (row,) = (r for r in coverage(contract, cases(contract, 1, 20)) if r.input_class == "I7")
+    assert row.cases == 0

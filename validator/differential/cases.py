@@ -278,8 +278,10 @@ def _alike(contract: KernelContract, name: str, axis: int) -> list[str]:
 def _mark_beyond(where: Array, axis: int, used: Array, kind: str) -> None:
     if kind == "index":
         where[(slice(None),) * axis + (np.setdiff1d(np.arange(where.shape[axis]), used),)] = True
-    elif axis == 1 and used.ndim == 1:
-        where[np.arange(where.shape[1])[None, :] >= used[:, None]] = True
+    elif axis >= used.ndim and used.shape == where.shape[: used.ndim]:  # a length for each of the first axes' positions
+        beyond = np.arange(where.shape[axis]) >= used[..., None]
+        between, after = (1,) * (axis - used.ndim), (1,) * (where.ndim - axis - 1)
+        where |= beyond.reshape(*used.shape, *between, where.shape[axis], *after)
 
 
 def _used_otherwise(contract: KernelContract, name: str) -> bool:
@@ -290,7 +292,16 @@ def _used_otherwise(contract: KernelContract, name: str) -> bool:
 
 def has_padding(contract: KernelContract) -> bool:
     """Whether some part of some argument can be unused."""
-    return any(v.domain.index or v.domain.lengths for _, v in contract.values.values())
+    return any(v.domain.index or _is_length(contract, v) for _, v in contract.values.values())
+
+
+def _is_length(contract: KernelContract, values: Values) -> bool:
+    """Whether it says for every position along the first axes of an argument how much of a later one is used."""
+    if values.domain.lengths is None:
+        return False
+    target, _, axis = values.domain.lengths.rpartition(".")
+    sizes = values.shape or ()
+    return int(axis) >= len(sizes) and (contract.values[target][1].shape or ())[: len(sizes)] == sizes
 
 
 def cases(contract: KernelContract, seed: int, count: int) -> list[Case]:

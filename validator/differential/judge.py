@@ -397,7 +397,10 @@ def _fault(wrong: _Wrong, name: str, got: Array) -> Fault:
     distance = np.where(bad, np.nan_to_num(np.abs(wide - due), nan=np.inf), -1.0)
     at = np.unravel_index(int(np.argmax(distance)), got.shape) if got.ndim else ()
     place = f"{name}[{', '.join(map(str, at))}]" if at else name
-    message = f"{place}: expected {_short(due[at])}, got {_short(wide[at])}; {where(bad)}"
+    expected, found = _short(due[at]), _short(wide[at])
+    if expected == found:  # they differ further behind
+        expected, found = (f"{float(value):.17g}" for value in (due[at], wide[at]))
+    message = f"{place}: expected {expected}, got {found}; {where(bad)}"
     return Fault(wrong.kind, name, message, {"bad elements": int(bad.sum()), "of": int(bad.size), **wrong.figures})
 
 
