@@ -177,3 +177,14 @@ def test_a_spread_takes_one_result_after_the_other() -> None:
     edges = [whole, whole + (np.arange(32) % 4 == 0), whole + 2 * (np.arange(32) % 8 == 0)]
     steps = yardstick(whole, whole.astype(np.int8), edges)
     assert np.array_equal(steps[0] == 1, (np.arange(32) % 4 == 0) & (np.arange(32) % 8 != 0))
+
+
+def test_an_integer_may_be_what_the_reference_gives_at_its_own_types_or_in_float64() -> None:
+    """Two probabilities underflow and tie; in float64 they do not."""
+    native = np.array([0, 2, 5], np.int32)
+    exact = np.array([0.0, 3.0, 5.0])
+    want = {"out": Expected(exact, native, np.zeros(3), np.zeros(3, bool))}
+    integers = KernelContract.model_validate({"match": "k"})
+    for right in (native, exact.astype(np.int32)):
+        assert judge(integers, want, {"out": right}) == []
+    assert judge(integers, want, {"out": np.array([0, 4, 5], np.int32)})
