@@ -107,7 +107,9 @@ def diff(
     if format_ == "json":
         emit(json.dumps(diff_document(seed, ran), indent=2) + "\n")
     else:
-        emit(run_text(ran, verdict_of([stage for _, _, stage in ran]).value))
+        places = [spec for spec in (manifest, *specs) if spec]
+        where = _options(places[0] if len(places) == 1 else "FILE", tree, base, device)
+        emit(run_text(ran, verdict_of([stage for _, _, stage in ran]).value, where))
     return 0 if verdict_of([stage for _, _, stage in ran]).value == "pass" else 1
 
 
@@ -157,6 +159,15 @@ def _case(argument: str) -> Case:
     if argument.lstrip().startswith("{"):
         return load_case(argument, "CASE")
     return load_case(_read(argument).decode("utf-8", "replace"), argument)
+
+
+def _options(manifest: str, tree: str, base: str | None, device: str) -> str:
+    """The options of `replay` that mean what `diff` was given."""
+    import shlex
+
+    path = manifest if Path(manifest).exists() else manifest.rpartition(":")[0] or manifest
+    words = ["--manifest", path, *(["--tree", tree] if tree != "." else []), *(["--base", base] if base else [])]
+    return shlex.join([*words, *(["--device", device] if device != "cpu" else [])])
 
 
 def _asked(specs: list[str], glob: str) -> list[KernelContract]:

@@ -18,15 +18,19 @@ _SHOWN = 3
 """Failures told in full; the others are counted."""
 
 
-def run_text(kernels: Sequence[tuple[KernelContract, KernelResult | None, StageResult]], verdict: str) -> str:
-    """The whole report."""
+def run_text(
+    kernels: Sequence[tuple[KernelContract, KernelResult | None, StageResult]],
+    verdict: str,
+    where: str = "--manifest FILE",
+) -> str:
+    """The whole report. `where`: the options of `validator replay` that find what was run here."""
     lines = [verdict.upper(), ""]
     for contract, result, stage in kernels:
-        lines += _kernel(contract, result, stage)
+        lines += _kernel(contract, result, stage, where)
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _kernel(contract: KernelContract, result: KernelResult | None, stage: StageResult) -> Iterator[str]:
+def _kernel(contract: KernelContract, result: KernelResult | None, stage: StageResult, where: str) -> Iterator[str]:
     (obligation,) = stage.obligations
     yield f"{visible(contract.match)}: {obligation.status.value}" + (
         f", {visible(obligation.reason)}" if obligation.reason else ""
@@ -45,7 +49,7 @@ def _kernel(contract: KernelContract, result: KernelResult | None, stage: StageR
         shown = list(result.shrunk.values()) or result.of("failed")[:1]
         for failed in shown[:_SHOWN]:
             yield ""
-            yield from _failure(failed)
+            yield from _failure(failed, where)
     for finding in stage.findings:
         if finding.severity.value in ("warning", "unproven"):
             yield f"  {finding.rule}: {visible(finding.message)}"
@@ -54,7 +58,7 @@ def _kernel(contract: KernelContract, result: KernelResult | None, stage: StageR
     yield ""
 
 
-def _failure(result: CaseResult) -> Iterator[str]:
+def _failure(result: CaseResult, where: str = "--manifest FILE") -> Iterator[str]:
     """Input in words, expected, got, where, how to replay."""
     yield f"  input   {visible(result.case.words())}"
     for fault in result.faults[:_SHOWN]:
@@ -62,7 +66,7 @@ def _failure(result: CaseResult) -> Iterator[str]:
         if fault.figures:
             yield "          " + ", ".join(f"{visible(k)} {visible(str(v))}" for k, v in fault.figures.items())
         yield from (f"  {n:6}. {visible(step)}" for n, step in enumerate(fault.story, 1))
-    yield f"  replay  validator replay {shlex.quote(visible(case_text(result.case)))} --manifest FILE"
+    yield f"  replay  validator replay {shlex.quote(visible(case_text(result.case)))} {visible(where)}"
 
 
 def replay_text(result: CaseResult) -> str:
