@@ -12,11 +12,12 @@ from validator.manifest.roles import Role
 from validator.ordering.barriers import Barriers
 from validator.ordering.conditions import Conditions
 from validator.ordering.dataflow import Flow
+from validator.ordering.doubts import Doubts
 from validator.ordering.judge import Judgement, judge
 from validator.ordering.masks import Masks
 from validator.ordering.memory import Declarations, Touch, touches
 from validator.ordering.polls import Poll, fences, find_polls
-from validator.ordering.program import HARMLESS_CALLS, Event, EventKind, Isa, Program
+from validator.ordering.program import HARMLESS_CALLS, Event, EventKind, Program
 from validator.ordering.provenance import Provenance
 from validator.ordering.scalars import Place, happens, scalar_cases, without
 from validator.ordering.slices import LoadSlices
@@ -63,23 +64,9 @@ def _masks(flow: Flow, block: tuple[int, int, int] | None) -> Masks:
     return masks
 
 
-_CALLED = "a function that is not looked into is called before it, and may wait"
-
-_MET = "it waits for an mbarrier at which threads arrive that have waited; whether it needs all of them does not show"
-
-_FEWER = (
-    "it meets waiting threads at a barrier that more threads use than it counts: which of them meet hangs on the size "
-    "of the block"
-)
-
 _NO_WAY = (
     "the branches on the way there contradict each other for every number that was tried for the kernel's arguments: "
     "whether any launch takes it does not show"
-)
-
-_WARP_MET = (
-    "another lane of its warp has waited; whether the lanes met again behind it (`__syncwarp`) does not show in "
-    "machine code"
 )
 
 
@@ -230,6 +217,10 @@ class Facts:
         reached = reached_unwaited(self.masks, self.certain_order, places)
         return places.keys() if reached is None else reached
 
+    @cached_property
+    def _doubts(self) -> Doubts:
+        return Doubts(self)
+
     @property
     def _unordered(self) -> list[Early]:
         """What the solver lets through."""
@@ -247,7 +238,7 @@ class Facts:
                 if judgement.severity is Severity.ERROR and not flag and self._ordered_in_all_cases(touch.event):
                     continue
                 if judgement.severity is Severity.ERROR and not flag:
-                    doubt = self._doubt(touch.event, missing)
+                    doubt = self._doubts.reason(touch.event, missing)
                     judgement = Judgement(False, Severity.UNPROVEN, doubt) if doubt else judgement
                 result.append(Early(touch, missing, judgement, flag))
         return result
@@ -255,47 +246,6 @@ class Facts:
     def _ordered_in_all_cases(self, event: Event) -> bool:
         found = [order.missing(event) for closed, order in self.cases if happens(self.flow, closed, event.index)]
         return bool(self.cases) and not any(found)
-
-    def _doubt(self, event: Event, missing: int) -> str:
-        """Why an access that nothing orders may be in order all the same; empty when there is no reason."""
-        if not self.certain_order.missing(event):
-            return _CALLED
-        if self._met and not Order(self.masks, self.barriers, {**self.order.own, **self._met}).missing(event):
-            return _MET
-        if self.waits and self.threads.bounded and not self._order_of_small_blocks.missing(event):
-            return _FEWER
-        return _WARP_MET if self._warp_met(event, missing) else ""
-
-    @cached_property
-    def _order_of_small_blocks(self) -> Order:
-        return grid_order(self.masks, Barriers(self.masks, self.provenance, lenient=True))
-
-    @cached_property
-    def _met(self) -> dict[int, int]:
-        """Waits for a phase that the waiting thread arrived at itself, as others did that had waited for the grid.
-
-        Whether the phase needs the arrivals of those hangs on the count that the mbarrier was given.
-        """
-        arrivals = {e.index for e in self.events(EventKind.MBARRIER_ARRIVE)}
-        result: dict[int, int] = {}
-        for event in self.events(EventKind.MBARRIER_WAIT):
-            if event.index in self.barriers.tried.ignored:
-                continue
-            own = event.parity is None or self.slices.of(event.parity, event.index) & arrivals
-            others = self.barriers.mbarriers.arrivals(event) if own else []
-            if any(self.masks.executing(a) & ~self.order.missing(a) for a in others):
-                result[event.index] = self.masks.executing(event)
-        return result
-
-    def _warp_met(self, event: Event, missing: int) -> bool:
-        """Machine code only: every early thread has a lane in its warp that has waited.
-
-        A warp barrier leaves no instruction behind where the compiler sees that the lanes meet again anyway.
-        """
-        if self.program.isa is not Isa.SASS:
-            return False
-        waited = self.masks.executing(event) & ~missing
-        return bool(waited) and not missing & ~self.barriers.whole_warps(waited)
 
     @cached_property
     def early_indices(self) -> frozenset[int]:

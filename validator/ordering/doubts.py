@@ -1,0 +1,104 @@
+"""Why an access that nothing orders may be in order all the same: what leaves a kernel unproven that looks refuted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from validator.ordering.barriers import Barriers
+from validator.ordering.program import Event, EventKind, Isa
+from validator.ordering.waits import Order, grid_order
+
+if TYPE_CHECKING:
+    from validator.ordering.facts import Facts
+
+__all__ = ["Doubts"]
+
+_CALLED = "a function that is not looked into is called before it, and may wait"
+
+_MET = "it waits for an mbarrier at which threads arrive that have waited; whether it needs all of them does not show"
+
+_CLUSTER_MET = (
+    "it meets the other CTAs of its cluster, one of which may have waited: whether one surely has does not show"
+)
+
+_FEWER = (
+    "it meets waiting threads at a barrier that more threads use than it counts: which of them meet hangs on the size "
+    "of the block"
+)
+
+_WARP_MET = (
+    "another lane of its warp has waited; whether the lanes met again behind it (`__syncwarp`) does not show in "
+    "machine code"
+)
+
+
+class Doubts:
+    """Of one kernel."""
+
+    def __init__(self, facts: Facts) -> None:
+        self._facts = facts
+
+    def reason(self, event: Event, missing: int) -> str:
+        """Why an access that nothing orders may be in order all the same; empty when there is no reason."""
+        if not self._facts.certain_order.missing(event):
+            return _CALLED
+        if self._met and not self._missing_beyond(self._met, event):
+            return _MET
+        if self._cluster_met and not self._missing_beyond(self._cluster_met, event):
+            return _CLUSTER_MET
+        if self._facts.waits and self._facts.threads.bounded and not self._order_of_small_blocks.missing(event):
+            return _FEWER
+        return _WARP_MET if self._warp_met(event, missing) else ""
+
+    def _missing_beyond(self, passing: Mapping[int, int], event: Event) -> int:
+        """Threads that miss the wait still, if those that pass some other places count as having waited."""
+        facts = self._facts
+        return Order(facts.masks, facts.barriers, {**facts.order.own, **passing}).missing(event)
+
+    @cached_property
+    def _order_of_small_blocks(self) -> Order:
+        return grid_order(self._facts.masks, Barriers(self._facts.masks, self._facts.provenance, lenient=True))
+
+    @cached_property
+    def _met(self) -> dict[int, int]:
+        """Waits for a phase that the waiting thread arrived at itself, as others did that had waited for the grid.
+
+        Whether the phase needs the arrivals of those hangs on the count that the mbarrier was given.
+        """
+        arrivals = {e.index for e in self._facts.events(EventKind.MBARRIER_ARRIVE)}
+        result: dict[int, int] = {}
+        for event in self._facts.events(EventKind.MBARRIER_WAIT):
+            if event.index in self._facts.barriers.tried.ignored:
+                continue
+            own = event.parity is None or self._facts.slices.of(event.parity, event.index) & arrivals
+            others = self._facts.barriers.mbarriers.arrivals(event) if own else []
+            if any(self._facts.masks.executing(a) & ~self._facts.order.missing(a) for a in others):
+                result[event.index] = self._facts.masks.executing(event)
+        return result
+
+    @cached_property
+    def _cluster_met(self) -> dict[int, int]:
+        """Waits at the cluster barrier to which threads can come that have waited for the grid.
+
+        Which CTA of a cluster they belong to is not told apart, so nobody is known to have waited in all of them.
+        """
+        result: dict[int, int] = {}
+        for event in self._facts.events(EventKind.CLUSTER_BARRIER):
+            home = self._facts.flow.block_of(event.index)
+            before = self._facts.flow.leading_to(home)
+            places = [(self._facts.flow.block_of(wait.index), wait.index) for wait in self._facts.waits]
+            if event.waits and any(b in before and (b != home or i < event.index) for b, i in places):
+                result[event.index] = self._facts.masks.executing(event)
+        return result
+
+    def _warp_met(self, event: Event, missing: int) -> bool:
+        """Machine code only: every early thread has a lane in its warp that has waited.
+
+        A warp barrier leaves no instruction behind where the compiler sees that the lanes meet again anyway.
+        """
+        if self._facts.program.isa is not Isa.SASS:
+            return False
+        waited = self._facts.masks.executing(event) & ~missing
+        return bool(waited) and not missing & ~self._facts.barriers.whole_warps(waited)
