@@ -48,15 +48,15 @@ class Differential:
         self._table, self._root, self.seed = table, root, seed
 
     def __call__(
-        self, candidate: str, *, tree: Path | None = None, base: Path | None = None, cases: int = 50
+        self, candidate: str, *, tree: Path | str | None = None, base: Path | str | None = None, cases: int = 50
     ) -> KernelResult:
         """Run the candidate; fail the test unless it is right in every case.
 
         `tree`: folder it is imported from; `base`: folder of the reference. Both default to pytest's root folder.
         """
-        head = tree or self._root
+        head = Path(tree or self._root)
         described = KernelContract.model_validate({**self._table, "candidate": candidate})
-        ran = run_contracts([described], Trees(head, base or head), self.seed, cases)
+        ran = run_contracts([described], Trees(head, Path(base or head)), self.seed, cases)
         ((_, result, stage),) = ran
         (obligation,) = stage.obligations
         if result is None or obligation.status is not Status.PROVEN:

@@ -69,6 +69,7 @@ def test_a_wrong_candidate_fails_is_stored_and_replays(project: Path) -> None:
     assert done.returncode == 1, done.stderr
     assert "depends-on-old-contents" in done.stdout
     assert len(done.stdout.splitlines()) < 50
+    assert "--manifest bad.toml --tree tree --base base\n" in done.stdout  # what is printed runs as printed
     stored = sorted((project / "corpus").glob("*.json"))
     assert stored
     where = ("--tree", "tree", "--base", "base")
