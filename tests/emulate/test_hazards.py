@@ -312,3 +312,47 @@ def test_offsets_that_leave_32_bits_are_found_without_the_memory_for_them(offset
     with pytest.raises(Fault, match="address-overflow"):
         made(out, table, 16, launch=launch(block=4))
     assert hazards(made)[HazardKind.OVERFLOW].place.thread == 3
+
+
+HALVES = """
+st.shared.u32 [%r7], %r1;
+setp.lt.u32 %p1, %r1, 16;
+@%p1 bra LOW;
+bar.warp.sync {high};
+bra READ;
+LOW:
+bar.warp.sync {low};
+READ:
+xor.b32 %r8, %r6, {partner};
+add.u32 %r8, %r5, %r8;
+ld.shared.u32 %r9, [%r8];
+st.global.u32 [%rd3], %r9;
+"""
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "partner", "kind"),
+    [
+        ("0xffffffff", "0xffffffff", 64, None),
+        ("0xffff", "0xffff0000", 4, None),
+        ("0xffff", "0xffff0000", 64, HazardKind.RACE),
+        ("0xff", "0xffff0000", 4, HazardKind.BARRIER_DIVERGENCE),
+    ],
+)
+def test_lanes_of_a_warp_meet_wherever_they_stand_and_only_those_of_the_mask(
+    low: str, high: str, partner: int, kind: HazardKind | None
+) -> None:
+    made = kernel(SHARED + HALVES.format(low=low, high=high, partner=partner), ["output"], plan=Plan(late=False))
+    out = words(32)
+    if kind is None:
+        made(out, launch=launch())
+        assert (out == np.arange(32) ^ (partner // 4)).all()
+        return
+    with pytest.raises(Fault, match=kind.value):
+        made(out, launch=launch())
+
+
+def test_a_store_behind_the_last_shared_variable_is_out_of_bounds() -> None:
+    body = SHARED + "mov.u32 %r8, tile;\nst.shared.u32 [%r8+256], %r1;"
+    with pytest.raises(Fault, match="out-of-bounds"):
+        kernel(body, ["output"])(words(32), launch=launch(shared=4096))

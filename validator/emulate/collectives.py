@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from validator.emulate.hazard import HazardKind
 from validator.emulate.isa import RegType, lookup_warp
 from validator.emulate.lanes import Array, Lanes
 from validator.emulate.operands import Context, NotTranslated, Read, Step, flat, put_to, reader
@@ -18,41 +19,82 @@ if TYPE_CHECKING:
 __all__ = ["collective", "members_gate", "whole_warp_gate"]
 
 _MASKED = ("shfl", "vote", "match", "redux", "elect", "bar")
+_ALL = 0xFFFFFFFF
 _BITS = np.uint64(1) << np.arange(32, dtype=np.uint64)
 
 
 def members_gate(instruction: Instruction, context: Context) -> Gate:
     """Holds lanes back until all lanes that the member mask (the last operand) names are there."""
-    return _gate(reader(context, instruction.operands[-1], 32))
+    mask = instruction.operands[-1]
+    full = isinstance(mask, Immediate) and mask.value & _ALL == _ALL
+    meets = instruction.base == "bar"
+    return _gate(reader(context, mask, 32), None if full else instruction.index, meets)
 
 
 def whole_warp_gate(instruction: Instruction, context: Context) -> Gate:
     """The same for instructions that every lane of the warp executes together."""
-    return _gate(None)
+    return _gate(None, None, False)
 
 
-def _gate(mask: Read | None) -> Gate:
+def _gate(mask: Read | None, partial: int | None, meets: bool) -> Gate:
+    """`partial`: the instruction, where its mask may leave lanes out. `meets`: lanes at other warp barriers count."""
+
     def gate(m: Machine, lanes: Lanes, key: int) -> Lanes | None:
         parked = m.parked.pop(key, None)
         if parked:
             lanes = Lanes(np.sort(np.concatenate([lanes.threads, *parked])))
+        if partial is not None and mask is not None:
+            _check_own(m, lanes, np.broadcast_to(mask(m, lanes), (lanes.count,)), partial)
         if lanes.count == m.living or len(lanes.warps):
             return lanes
         warps = lanes.threads >> 5
         present = np.zeros(m.total >> 5, np.uint64)
         np.bitwise_or.at(present, warps, _BITS[lanes.threads & 31])
+        elsewhere = [t for k in m.warp_barriers if k != key for t in m.parked.get(k, ())] if meets else []
+        for threads in elsewhere:
+            np.bitwise_or.at(present, threads >> 5, _BITS[threads & 31])
         alive = (m.alive.reshape(-1, 32) * _BITS).sum(axis=1, dtype=np.uint64)
         needed = alive[warps]
         if mask is not None:
             needed = needed & mask(m, lanes).astype(np.uint64)
         missing = (needed & ~present[warps]) != 0
         if not missing.any():
+            if elsewhere:
+                _release(m, key, lanes.threads)
             return lanes
         short = np.isin(warps, warps[missing])
+        if meets:
+            m.warp_barriers.add(key)
         m.parked.setdefault(key, []).append(lanes.threads[short])
-        return lanes.where(~short)
+        passed = lanes.where(~short)
+        if passed is not None and elsewhere:
+            _release(m, key, passed.threads)
+        return passed
 
     return gate
+
+
+def _check_own(m: Machine, lanes: Lanes, masks: Array, index: int) -> None:
+    outside = (masks >> (lanes.threads & 31).astype(np.uint32)) & np.uint32(1) == 0
+    if outside.any():
+        m.report(
+            HazardKind.BARRIER_DIVERGENCE, index, lanes.threads[outside], "", None,
+            "executes a collective whose member mask does not name it",
+        )  # fmt: skip
+
+
+def _release(m: Machine, key: int, threads: Array) -> None:
+    """Lanes of these threads' warps that wait at other instructions of the same barrier go on, and all have met."""
+    warps = np.unique(threads >> 5)
+    for other in [k for k in m.warp_barriers if k != key and k in m.parked]:
+        held = np.sort(np.concatenate(m.parked.pop(other)))
+        mine = np.isin(held >> 5, warps)
+        if (~mine).any():
+            m.parked[other] = [held[~mine]]
+        if mine.any():
+            met = np.isin(threads >> 5, np.unique(held[mine] >> 5))
+            m.barriers.warp(m, np.sort(np.concatenate([threads[met], held[mine]])))
+            m.push(other | 1, held[mine])
 
 
 def collective(instruction: Instruction, context: Context) -> Step:

@@ -137,11 +137,14 @@ class HappensBefore:
 
     def warp_barrier(self, threads: Array) -> None:
         """These lanes met, warp by warp."""
+        whole = threads
         if self.fine:
             warps = threads >> 5
             for warp in np.unique(warps).tolist():
                 self.group_barrier(threads[warps == warp], False)
-        self.warp_base[threads] = self.clock[threads]
+            # Some lanes meeting says nothing of the others: only the matrices tell who met whom.
+            whole = threads[np.bincount(warps, minlength=self.ctas * self.per_cta >> 5)[warps] == 32]
+        self.warp_base[whole] = self.clock[whole]
         self.tick(threads)
 
     def group_barrier(self, threads: Array, tick: bool = True) -> None:

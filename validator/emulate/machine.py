@@ -197,6 +197,8 @@ class Machine:
         """Classes, the running one first."""
         self.parked: dict[int, list[Array]] = {}
         """Threads before a collective of their warp that others have not reached."""
+        self.warp_barriers: set[int] = set()
+        """Keys of `parked` at which a barrier of the warp stands."""
         self._tried, self._fruitless, self._registers = -1, 0, 0
         """The version that polling threads last saw, and how often they found nothing new since."""
         self.impatience = plan.impatient
@@ -217,7 +219,9 @@ class Machine:
 
     def _shared_end(self) -> int:
         layout = self.code.layout
-        return layout.dynamic + self.shape.shared if self.shape.shared else layout.shared_size
+        # What a launch brings is there for a kernel that has dynamic shared memory; else its own end counts.
+        dynamic = any(size == 0 for _, size in layout.shared.values())
+        return layout.dynamic + self.shape.shared if dynamic and self.shape.shared else layout.shared_size
 
     def _partitioned(self, name: str, space: Space, size: int, parts: int) -> Region:
         stride = max(-(-size // 128) * 128, 16)

@@ -101,6 +101,8 @@ def cluster_step(instruction: Instruction, context: Context) -> Step:
 def fence_step(instruction: Instruction, context: Context) -> Step:
     """fence.*, membar.*"""
     words = instruction.mods
+    if "alias" in words:
+        return lambda m, lanes: None
     if "proxy" in words and not any(w.startswith("tensormap") for w in words):
         return lambda m, lanes: m.order.proxy_fence(lanes.threads)
     if "mbarrier_init" in words:

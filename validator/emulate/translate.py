@@ -14,7 +14,7 @@ from validator.emulate.hazard import HazardKind
 from validator.emulate.lanes import Lanes
 from validator.emulate.layout import Layout
 from validator.emulate.operands import Context, NotTranslated, Read, Step, reader
-from validator.emulate.program import Decoded, Instruction, Kind, Segment
+from validator.emulate.program import Decoded, Immediate, Instruction, Kind, Segment
 from validator.emulate.synchronising import Gate
 
 if TYPE_CHECKING:
@@ -139,6 +139,9 @@ def _bare(instruction: Instruction, step: Step) -> Step:
 def _is_fine(i: Instruction) -> bool:
     if i.base in ("fence", "membar", "mbarrier"):
         return True
+    if i.base == "bar" and "warp" in i.words:
+        mask = i.operands[-1] if i.operands else None
+        return not (isinstance(mask, Immediate) and mask.value & 0xFFFFFFFF == 0xFFFFFFFF)
     if i.base in ("bar", "barrier"):
         return not ("sync" in i.words and len(i.operands) < 2) and "warp" not in i.words
     return i.base in ("ld", "st", "atom", "red", "cp") and not _FINE_WORDS.isdisjoint(i.words)
