@@ -164,7 +164,7 @@ class Mbarriers:
         for arrival in arrivals:
             if arrival.index in ordered:
                 result |= self.masks.executing(arrival)
-            elif not self._announces(arrival, {e.index for e in arrivals}, good):
+            elif self._spent(arrival, copies, good) or not self._announces(arrival, {e.index for e in arrivals}, good):
                 free.append(arrival)
         if free and not (result and self._too_few(free, self._counts.get(name))):
             return 0
@@ -172,6 +172,26 @@ class Mbarriers:
             if copy.index in good:
                 result |= self.masks.executing(copy)
         return result
+
+    def _spent(self, arrival: Event, copies: list[Event], ordered: set[int]) -> bool:
+        """Whether the bytes that an arrival announces are no more than copies bring that stand behind no wait: those
+        that follow it in the text, up to the next arrival."""
+        announced = None if arrival.amount is None else self._executed(arrival.amount, arrival.index, 0)
+        if announced is None:
+            return False
+        brought = 0
+        by_index = {copy.index: copy for copy in copies}
+        for event in self._events:
+            if event.index <= arrival.index:
+                continue
+            if event.kind is EventKind.MBARRIER_ARRIVE:
+                break
+            if event.index in by_index and event.index not in ordered:
+                size = None if event.amount is None else self._executed(event.amount, event.index, 0)
+                if size is None:
+                    return False
+                brought += size
+        return bool(brought) and announced <= brought
 
     def _too_few(self, arrivals: list[Event], count: int | None) -> bool:
         """Whether a phase takes more arrivals than all threads that come to these can make, once each."""

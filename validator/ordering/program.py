@@ -326,6 +326,8 @@ class Event:
     waits: bool = True
     announces: bool = False
     """MBARRIER_ARRIVE: it adds bytes to what the phase waits for."""
+    amount: Operand | None = None
+    """Bytes that an MBARRIER_ARRIVE announces, or that a bulk copy brings; None: the instruction does not say."""
     aligned: bool = False
     """Barrier that needs all threads of the warp to execute it together."""
     parity: Operand | None = None

@@ -88,6 +88,7 @@ def _bulk(statement: Statement) -> Event:
         Access(Direction.READ, source, statement.address(1), size, tensormap=tensor and source is Space.GLOBAL),
         Access(write, into, statement.address(0), size, tensormap=tensor and into is Space.GLOBAL),
     )
+    event.amount = None if size is None else Const(size)
     if "bulk_group" in form.mods:
         event.group = "bulk"
     else:

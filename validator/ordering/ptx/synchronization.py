@@ -86,7 +86,9 @@ def _mbarrier_arrive(statement: Statement) -> Event:
     event.barrier = statement.address()
     event.announces = "expect_tx" in statement.form.words
     event.arrives = statement.form.words[1] != "expect_tx"
-    if not event.announces and len(statement.operands) > 2:
+    if event.announces:
+        event.amount = statement.operand(len(statement.operands) - 1, 32)
+    elif len(statement.operands) > 2:
         event.thread_count = statement.operand(2, 32)
     return strength(event, statement.form, Order.RELEASE, Scope.CTA)
 

@@ -182,7 +182,7 @@ def _bulk(i: Instruction, index: int, constants: Constants) -> list[Event]:
     letters = [m for m in i.opcode.split(".")[1:] if m in ("S", "G", "T")]
     write = Direction.ATOMIC if i.base == "UBLKRED" else Direction.WRITE
     if letters[:2] == ["S", "G"]:
-        return _copy(
+        copies = _copy(
             i,
             index,
             "mbarrier",
@@ -190,6 +190,9 @@ def _bulk(i: Instruction, index: int, constants: Constants) -> list[Event]:
             Access(Direction.WRITE, Space.SHARED, to, None),
             barrier=_next(to, 1),
         )
+        if len(i.operands) > 2:
+            copies[0].amount = Operation(Op.SHL, (operand(i.operands[2], constants), Const(4)))  # in units of 16 bytes
+        return copies
     if letters[:2] == ["G", "S"]:
         return _copy(
             i,
@@ -361,6 +364,7 @@ def _syncs(i: Instruction, index: int, constants: Constants) -> list[Event]:
         # `A1T0`: one arrival, no bytes; `A0TR`: no arrival, bytes from a register; without either: one, and bytes.
         event.announces = not any(m.endswith("T0") for m in mods)
         event.arrives = not any(m.startswith("A0") for m in mods)
+        event.amount = operand(i.operands[-1], constants) if event.announces and event.arrives else None
         if any(m.startswith("AR") and m != "ARRIVE" for m in mods):
             bare = "ART0" in mods
             event.thread_count = operand(i.operands[-1], constants) if bare else Operation(Op.OPAQUE, (), "count")
