@@ -80,15 +80,14 @@ def _bulk(statement: Statement) -> Event:
     event = make_event(statement, EventKind.ASYNC_COPY)
     tensor = "tensor" in form.mods
     into, source = space_of(form, 0), space_of(form, 1)
-    size = None
     if not tensor:
-        size = next((constant(statement.value(text)) for text in statement.operands if text[:1] != "["), None)
+        event.amount = next((statement.value(text, 32) for text in statement.operands if text[:1] != "["), None)
+    size = None if event.amount is None else constant(event.amount)
     write = Direction.ATOMIC if "reduce" in form.mods else Direction.WRITE
     event.accesses = (
         Access(Direction.READ, source, statement.address(1), size, tensormap=tensor and source is Space.GLOBAL),
         Access(write, into, statement.address(0), size, tensormap=tensor and into is Space.GLOBAL),
     )
-    event.amount = None if size is None else Const(size)
     if "bulk_group" in form.mods:
         event.group = "bulk"
     else:
