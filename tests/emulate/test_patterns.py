@@ -41,6 +41,7 @@ NOT_REACHED = {
 
 DEFECTS = {
     "bad-arrival-announces-nothing": "the audit names the early write behind the wait, not the copy that it misses",
+    "bad-bytes-of-one-copy-announced": "the audit names the early write behind the wait, not the copy that it misses",
     "bad-vacuous-parity": "the audit names the early write behind the vacuous wait, not the copy it misses",
 }
 """What runs show and the audit does not have."""
