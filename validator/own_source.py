@@ -10,11 +10,12 @@ __all__ = ["own_source"]
 
 
 @cache
-def own_source() -> str:
-    """sha256 over this program's own source."""
+def own_source(*packages: str) -> str:
+    """sha256 over this program's own source, or over some of its packages: those that a kept result rests on."""
     root = Path(__file__).resolve().parent
     total = hashlib.sha256()
-    for path in sorted(root.rglob("*.py")):
-        total.update(path.relative_to(root).as_posix().encode() + b"\0")
-        total.update(path.read_bytes())
+    for top in [root / package for package in packages] or [root]:
+        for path in sorted(top.rglob("*.py")):
+            total.update(path.relative_to(root).as_posix().encode() + b"\0")
+            total.update(path.read_bytes())
     return total.hexdigest()

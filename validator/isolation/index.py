@@ -10,12 +10,11 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
 from typing import Any, TypeAlias
 
 from validator.isolation.blast.graph import ImportGraph, parents_of
 from validator.isolation.source import Sources
+from validator.own_source import own_source
 from validator.stage import Store
 
 __all__ = ["keep", "recall"]
@@ -92,14 +91,4 @@ def _key(sources: Sources) -> str:
     for path in sources.paths:
         if sources.isolated(path):
             own.update(path.encode("utf-8", "surrogateescape") + b"\0")
-    return f"isolation/tree/{_own_source()}/{sources.tree_id}/{own.hexdigest()}"
-
-
-@cache
-def _own_source() -> str:
-    """sha256 over this package's source: a scan that changed makes every entry stale."""
-    total = hashlib.sha256()
-    root = Path(__file__).resolve().parent
-    for path in sorted(root.rglob("*.py")):
-        total.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
-    return total.hexdigest()
+    return f"isolation/tree/{own_source('isolation')}/{sources.tree_id}/{own.hexdigest()}"

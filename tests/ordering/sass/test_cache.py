@@ -43,7 +43,7 @@ def test_whatever_a_result_rests_on_is_in_its_key(tools, tmp_path, monkeypatch):
         results.key(data, "a", (), ("glob",)),
         ResultCache(tmp_path, {"nvdisasm": "13.6"}).key(data, "a"),
     }
-    monkeypatch.setattr(module, "_own_source", lambda: "another version")
+    monkeypatch.setattr(module, "own_source", lambda *packages: "another version")
     keys.add(results.key(data, "a"))
     assert len(keys) == 7
     monkeypatch.undo()

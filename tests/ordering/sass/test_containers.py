@@ -185,11 +185,12 @@ class TestTools:
         run_tool([*command, str(SOURCES / "memory.cu")], timeout=200, output_limit=1 << 26)
         listed = run_tool([str(tools.cuobjdump), "-lelf", str(out)], timeout=60, output_limit=1 << 20)
         names = [line.split()[-1] for line in listed.decode().splitlines() if "ELF file" in line]
-        assert len(names) == 2 and len(set(names)) == 1
+        assert len(names) == 2
+        assert len(set(names)) == 1
         pieces = found(out, tools)
         assert not [p for p in pieces if isinstance(p, Skipped)]
-        counts = sorted(sum(1 for _ in Cubin(p.data, p.artifact, p.arch).kernels()) for p in pieces if p.kind == "cubin")
-        assert counts == [0, 5]
+        cubins = [Cubin(p.data, p.artifact, p.arch) for p in pieces if p.kind == "cubin"]
+        assert sorted(sum(1 for _ in cubin.kernels()) for cubin in cubins) == [0, 5]
 
     def test_a_damaged_fat_binary_is_an_error(self, tools):
         with pytest.raises(SassError):

@@ -21,6 +21,7 @@ import msgspec
 
 from validator.ordering.acyclic import no_cycle_search
 from validator.ordering.result import KernelAudit
+from validator.own_source import own_source
 from validator.scale.store import Store
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ __all__ = ["ResultCache", "Stored"]
 
 _CHUNK = 4 << 20
 _THREADS = 8
+_RESTS_ON = ("binary", "manifest", "ordering", "verdict")
+"""Packages whose change makes every entry stale."""
 _KIND = "ordering/file"
 """What its keys are told apart by in a store that others use too."""
 
@@ -46,18 +49,6 @@ class Stored:
 def _decoder() -> msgspec.json.Decoder[Stored]:
     """Checks types while it reads: a library's 15,000 audits in the time that pydantic takes to be imported."""
     return msgspec.json.Decoder(Stored)
-
-
-@cache
-def _own_source() -> str:
-    """sha256 over this package's source: a rule that changed makes every entry stale."""
-    root = Path(__file__).resolve().parents[2]
-    total = hashlib.sha256()
-    for top in ("binary", "ordering", "manifest", "verdict"):
-        for path in sorted((root / top).rglob("*.py")):
-            total.update(path.relative_to(root).as_posix().encode())
-            total.update(path.read_bytes())
-    return total.hexdigest()
 
 
 class _Chunks:
@@ -98,7 +89,7 @@ class ResultCache:
         """
         total = hashlib.sha256()
         parts = [
-            _own_source(),
+            own_source(*_RESTS_ON),
             name,
             *(f"{tool}={version}" for tool, version in sorted(self._tools.items())),
             *(c.model_dump_json() for c in contracts),
