@@ -7,7 +7,7 @@ import pytest
 
 from tests.emulate.support import INDEX, hazards, kernel, launch, words
 from validator.emulate.adapter import Fault
-from validator.emulate.adversary import Plan
+from validator.emulate.adversary import FRIENDLY, Plan
 from validator.emulate.hazard import HazardKind
 
 SHARED = (
@@ -254,7 +254,13 @@ END:
 
 @pytest.mark.parametrize(
     ("fence", "late_fence", "seen"),
-    [("fence.proxy.async.shared::cta;", "", True), ("", "fence.proxy.async.shared::cta;", True), ("", "", False)],
+    [
+        ("fence.proxy.async.shared::cta;", "", True),
+        ("", "fence.proxy.async.shared::cta;", True),
+        ("fence.proxy.async;", "", True),
+        ("fence.proxy.async.global;", "", False),
+        ("", "", False),
+    ],
 )
 def test_a_bulk_store_sees_what_a_proxy_fence_shows_it(fence: str, late_fence: str, seen: bool) -> None:
     out = words(32)
@@ -356,3 +362,39 @@ def test_a_store_behind_the_last_shared_variable_is_out_of_bounds() -> None:
     body = SHARED + "mov.u32 %r8, tile;\nst.shared.u32 [%r8+256], %r1;"
     with pytest.raises(Fault, match="out-of-bounds"):
         kernel(body, ["output"])(words(32), launch=launch(shared=4096))
+
+
+@pytest.mark.parametrize(("partner", "races"), [(4, False), (64, True)])
+def test_lanes_that_name_different_masks_at_one_barrier_do_not_meet_each_other(partner: int, races: bool) -> None:
+    mask = "setp.lt.u32 %p1, %r1, 16;\nselp.b32 %r10, 0xffff, 0xffff0000, %p1;\nbar.warp.sync %r10;"
+    body = SHARED + "st.shared.u32 [%r7], %r1;\n" + mask + HALVES.partition("READ:")[2].format(partner=partner)
+    made = kernel(body, ["output"], plan=Plan(late=False))
+    if races:
+        with pytest.raises(Fault, match="race"):
+            made(words(32), launch=launch())
+    else:
+        made(words(32), launch=launch())
+
+
+SOME_LANES = """
+mov.u32 %r5, %r1;
+setp.ge.u32 %p1, %r1, 24;
+@%p1 bra END;
+shfl.sync.down.b32 %r6, %r1, 8, 31, 0xffffff;
+setp.ge.u32 %p2, %r1, {used};
+@%p2 bra END;
+mov.u32 %r5, %r6;
+END:
+st.global.u32 [%rd3], %r5;
+"""
+
+
+@pytest.mark.parametrize(("used", "steady"), [(24, False), (16, True)])
+def test_what_a_shuffle_reads_of_an_absent_lane_is_anything_and_may_be_dropped(used: int, steady: bool) -> None:
+    found = []
+    for plan in (FRIENDLY, None):
+        out = words(32)
+        kernel(INDEX + SOME_LANES.format(used=used), ["output"], plan=plan)(out, launch=launch())
+        found.append(out)
+    assert (found[0] == found[1]).all() == steady
+    assert (found[0][:16] == np.arange(8, 24)).all()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from validator.emulate.hazard import HazardKind
-from validator.emulate.isa import RegType, lookup_warp
+from validator.emulate.isa import RegType, lookup_warp, shuffle_lanes
 from validator.emulate.lanes import Array, Lanes
 from validator.emulate.operands import Context, NotTranslated, Read, Step, flat, put_to, reader
 from validator.emulate.program import Immediate, Instruction, Register, Source, Unsupported
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 __all__ = ["collective", "members_gate", "whole_warp_gate"]
 
 _MASKED = ("shfl", "vote", "match", "redux", "elect", "bar")
+_SHUFFLES = ("up", "down", "bfly", "idx")
 _ALL = 0xFFFFFFFF
+_UNDEFINED = 0xFFFFFFFF
 _BITS = np.uint64(1) << np.arange(32, dtype=np.uint64)
 
 
@@ -110,16 +112,32 @@ def collective(instruction: Instruction, context: Context) -> Step:
     reads = [_warp_reader(context, s, reg) for s, reg in zip(sources, op.inputs, strict=True)]
     puts = [put_to(t, reg.bits) for t, reg in zip(targets, op.outputs, strict=False)]
     run = op.run
+    mode = next((w for w in instruction.mods if w in _SHUFFLES), "") if instruction.base == "shfl" else ""
 
     def step(m: Machine, lanes: Lanes) -> None:
         warps, active = _warps(lanes)
-        results = run(active, *(read(m, warps) for read in reads))
+        values = [read(m, warps) for read in reads]
+        results = run(active, *values)
+        if mode and not m.plan.friendly:
+            results = _without_absent(mode, active, values, results)
         whole = active.size == lanes.count
         for put, value in zip(puts, results, strict=False):
             if put is not None:
                 put(m, lanes, np.ascontiguousarray(value).reshape(-1) if whole else value[active])
 
     return step
+
+
+def _without_absent(mode: str, active: Array, values: list[Array], results: tuple[Array, ...]) -> tuple[Array, ...]:
+    """What a lane reads of one that takes no part is undefined (PTX ISA, shfl.sync): another value than the friendly
+    run's, which shows in the results where it matters. Many right reductions read such values and drop them."""
+    _, b, c, mask = values
+    if active.all() and bool((mask == _ALL).all()):
+        return results
+    lane = np.broadcast_to(shuffle_lanes(mode, b, c)[0], active.shape)
+    named = np.broadcast_to(mask, active.shape) >> lane.astype(np.uint32) & np.uint32(1)
+    there = np.take_along_axis(active, lane, axis=1) & (named != 0)
+    return np.where(there, results[0], np.uint32(_UNDEFINED)), *results[1:]
 
 
 def _warps(lanes: Lanes) -> tuple[slice | Array, Array]:

@@ -201,7 +201,9 @@ class Copies:
         readers = np.full(int(written.sum()), copy.thread)
         picked = writers[written]
         hidden = np.zeros(len(inside), bool)
-        hidden[written] = ~m.order.visible_to_async(threads_of(picked), clocks_of(picked), readers)
+        hidden[written] = ~m.order.visible_to_async(
+            threads_of(picked), clocks_of(picked), readers, region.space is Space.SHARED
+        )
         hidden &= ~shadow.async_wrote(origin)
         if not hidden.any():
             return

@@ -9,7 +9,8 @@ before what thread `u` does now if
   kernels that have such instructions. `g` counts threads, or groups of neighbouring ones in launches too large for a
   full matrix: coarser knowledge misses races and invents none.
 
-`fenced` is the same for the async proxy: which clocks a proxy fence has made visible to it.
+`fenced` is the same for the async proxy: which clocks a proxy fence has made visible to it, in the first half of its
+columns for shared memory, in the second for global memory; a fence may name one of them.
 """
 
 from __future__ import annotations
@@ -48,9 +49,12 @@ class HappensBefore:
         columns = -(-total // self.group)
         shape = (total, columns) if fine else (0, columns)
         self.known = np.zeros(shape, np.int32)
-        self.fenced = np.zeros(shape, np.int32)
+        self.columns = columns
+        self.fenced = np.zeros((shape[0], 2 * columns), np.int32)
         self.released = np.zeros(shape, np.int32)
         """What a thread's last fence covers: its relaxed stores publish this much."""
+        self.wide = np.zeros(total, np.bool_)
+        """Whether that fence was one of the whole GPU."""
         self.pending = np.zeros(shape, np.int32)
         """What a thread's relaxed loads have seen published: its next fence acquires it."""
 
@@ -69,11 +73,12 @@ class HappensBefore:
         known: Array = clock <= self.known[readers].max(axis=0)[writer // self.group]
         return known
 
-    def visible_to_async(self, writer: Array, clock: Array, reader: Array) -> Array:
-        """Whether each generic write is visible to an asynchronous copy that `reader` issues now."""
+    def visible_to_async(self, writer: Array, clock: Array, reader: Array, shared: bool) -> Array:
+        """Whether each generic write is visible to an asynchronous copy that `reader` issues now. `shared`: to shared
+        memory, else to global memory."""
         if not self.fine:
             return np.zeros(len(writer), bool)
-        visible: Array = clock <= self.fenced[reader, writer // self.group]
+        visible: Array = clock <= self.fenced[reader, writer // self.group + (0 if shared else self.columns)]
         return visible
 
     def clocks_for(self, threads: Array, strong: bool) -> Array:
@@ -134,6 +139,17 @@ class HappensBefore:
                 self.fenced[block] = self.fenced[block].max(axis=0)
                 # What one thread saw published and the barrier passes on is acquired by each other's own fence.
                 self.pending[block] = self.pending[block].max(axis=0)
+                # Writers that fence before the barrier, one thread that signals behind it with a relaxed atomic:
+                # PyTorch's last-block reductions. To the letter of the PTX model the fence is another thread's; every
+                # machine has drained it before the barrier lets anybody go.
+                self._pass_on(np.arange(block.start, block.stop))
+
+    def _pass_on(self, threads: Array) -> None:
+        """What fences of the whole GPU covered in some of these threads is covered in all of them."""
+        wide = threads[self.wide[threads]]
+        if len(wide):
+            self.released[threads] = np.maximum(self.released[threads], self.released[wide].max(axis=0))
+            self.wide[threads] = True
 
     def warp_barrier(self, threads: Array) -> None:
         """These lanes met, warp by warp."""
@@ -153,6 +169,7 @@ class HappensBefore:
             rows, fenced = self.rows(threads)
             self.learn(threads, rows.max(axis=0), fenced.max(axis=0))
             self.pending[threads] = self.pending[threads].max(axis=0)
+            self._pass_on(threads)
         if tick:
             self.tick(threads)
 
@@ -172,16 +189,22 @@ class HappensBefore:
 
     # --- fences -----------------------------------------------------------------------------------------------------
 
-    def fence(self, threads: Array) -> None:
-        """fence.acq_rel or stronger: acquires what was seen published, covers what later relaxed stores publish."""
+    def fence(self, threads: Array, wide: bool = True) -> None:
+        """fence.acq_rel or stronger: acquires what was seen published, covers what later relaxed stores publish.
+
+        `wide`: for others than the own CTA too.
+        """
         if not self.fine:
             return
         self.known[threads] = np.maximum(self.known[threads], self.pending[threads])
         self.released[threads] = self._with_self(threads)
+        self.wide[threads] = wide
         self.tick(threads)
 
-    def proxy_fence(self, threads: Array) -> None:
-        """What each thread knows becomes visible to the async proxy."""
+    def proxy_fence(self, threads: Array, shared: bool = True, elsewhere: bool = True) -> None:
+        """What each thread knows of shared memory, of global memory, or of both becomes visible to the async proxy."""
         if self.fine:
-            self.fenced[threads] = np.maximum(self.fenced[threads], self._with_self(threads))
+            rows = self._with_self(threads)
+            shown = np.concatenate([rows * shared, rows * elsewhere], axis=1)
+            self.fenced[threads] = np.maximum(self.fenced[threads], shown)
             self.tick(threads)

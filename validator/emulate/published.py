@@ -159,7 +159,7 @@ class Published:
         """fence.acq_rel / fence.sc by these threads."""
         if wide:
             m.seen[threads] |= m.seen_pending[threads]
-        m.order.fence(threads)
+        m.order.fence(threads, wide)
         m.seen_released[threads] = m.seen[threads]
 
     def forget(self, region: Region) -> None:

@@ -104,7 +104,9 @@ def fence_step(instruction: Instruction, context: Context) -> Step:
     if "alias" in words:
         return lambda m, lanes: None
     if "proxy" in words and not any(w.startswith("tensormap") for w in words):
-        return lambda m, lanes: m.order.proxy_fence(lanes.threads)
+        named = {SPACES[w] for w in words if w in SPACES}
+        shared, elsewhere = named != {Space.GLOBAL}, not named or Space.GLOBAL in named
+        return lambda m, lanes: m.order.proxy_fence(lanes.threads, shared, elsewhere)
     if "mbarrier_init" in words:
         return lambda m, lanes: m.mbarriers.announce(lanes.threads)
     wide = any(w in _WIDE for w in words) or (instruction.base == "fence" and "cta" not in words)

@@ -226,7 +226,15 @@ def _stop(what: str, index: int) -> Step:
 
 
 def _warp_barrier(instruction: Instruction, context: Context) -> Step:
-    return lambda m, lanes: m.barriers.warp(m, lanes.threads)
+    masks = reader(context, instruction.operands[-1], 32)
+
+    def meet(m: Machine, lanes: Lanes) -> None:
+        named = masks(m, lanes)
+        # Lanes that name different masks at one instruction do not meet each other.
+        for mask in np.unique(named).tolist():
+            m.barriers.warp(m, lanes.threads if len(named) == 1 else lanes.threads[named == mask])
+
+    return meet
 
 
 def _predicate(instruction: Instruction, context: Context) -> Read | None:
