@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from validator.differential.buffers import GUARD, place
-from validator.differential.cases import MOST, Case, build, case_text, cases, left_out, load_case
+from validator.differential.cases import MOST, Case, build, case_text, cases, left_out, load_case, variants_of
 from validator.differential.coverage import coverage, not_covered
 from validator.differential.errors import DifferentialError
 from validator.differential.numbers import Source, dtype_of, is_float
@@ -247,3 +247,43 @@ def test_lengths_that_say_nothing_of_an_axis_are_not_claimed() -> None:
     assert not any(case.padding for case in cases(contract, 1, 20))
     (row,) = (r for r in coverage(contract, cases(contract, 1, 20)) if r.input_class == "I7")
     assert row.cases == 0
+
+
+def test_sizes_are_drawn_from_the_whole_range_and_with_every_vector_width_beyond_two_tiles() -> None:
+    shape = {"dtype": "float32", "shape": ["D"]}
+    args = [{"name": "x", "role": "activation", **shape}, {"name": "out", "role": "output", **shape}]
+    row = KernelContract.model_validate({"match": "k", "dims": "D in 1..4096", "tiles": {"D": 128}, "args": args})
+    made = [cases(row, seed, 60) for seed in range(3)]
+    random = [{dict(c.dims)["D"] for c in some if c.input_class == "random"} for some in made]
+    assert len(random[0] | random[1] | random[2]) > 40
+    assert random[0] != random[1] != random[2]
+    beyond = {dict(c.dims)["D"] for c in cases(row, 0, 0) if dict(c.dims)["D"] > 256}
+    assert all(any(d % (2 * width) == width for d in beyond - {257, 258}) for width in (1, 2, 4, 8, 16))
+
+
+def _filled(dtype: str, role: str, variant: str | None = None, **domain: object) -> list[np.ndarray[Any, Any]]:
+    argument = {"name": "x", "role": role, "dtype": dtype, "shape": [64], "domain": domain}
+    one = KernelContract.model_validate({"match": "k", "args": [argument]})
+    chosen = () if variant is None else (("x", variant),)
+    return [build(one, Case("k", (), seed, variants=chosen))["x"] for seed in range(12)]
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "uint32", "int64", "uint64"])
+def test_integers_without_bounds_are_drawn_from_the_whole_type_and_often_small(dtype: str) -> None:
+    top = min(np.iinfo(dtype).max, (1 << 62) - 1)
+    drawn = [array.astype(np.float64) for array in _filled(dtype, "weight", low=0)]
+    assert max(array.max() for array in drawn) > 0.9 * top
+    assert min(array.min() for array in drawn) >= 0
+    assert top < 256 or sum(array.max() <= 100 for array in drawn) >= 2
+    assert {float(v) for v in _filled(dtype, "weight", "extremes", low=0)[0]} == {0.0, float(top)}
+    assert max(array.max() for array in _filled(dtype, "index", low=0)) <= 100  # it may count, or point somewhere
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_large_is_beyond_what_an_exponential_holds_and_huge_is_far_beyond(dtype: str) -> None:
+    large, huge = (_filled(dtype, "activation", variant)[0].astype(np.float64) for variant in ("large", "huge"))
+    assert 88.8 < np.abs(large).max() <= 100
+    assert 4096 <= np.abs(huge).max() < np.inf
+    argument = {"name": "x", "role": "activation", "dtype": dtype, "shape": [64], "domain": {"high": 1}}
+    one = KernelContract.model_validate({"match": "k", "args": [argument]})
+    assert "huge" not in variants_of(one, Case("k", (), 0), "x")

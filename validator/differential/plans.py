@@ -203,7 +203,7 @@ def _batch_mates(runner: Runner, case: Case, inputs: Inputs, expected: Expectati
     for name in float_arguments(inputs):
         domain = contract.values[name][1].domain
         if name in axes and not (domain.probability or domain.sorted or domain.values):
-            top = domain.high if domain.high is not None else min(64.0, largest(inputs[name].dtype))
+            top = domain.high if domain.high is not None else min(100.0, largest(inputs[name].dtype))
             changed[name][(slice(None),) * axes[name] + (others,)] = top
     played = runner.play(case, changed, runner.expect(case, changed))
     if played.outputs is None:

@@ -12,10 +12,12 @@ from functools import partial
 from itertools import chain
 
 import numpy as np
+from numpy.typing import NDArray
 
 from validator.differential.buffers import Placed, Written, dtype_at, place
 from validator.differential.cases import Case, Inputs, aliases_of, float_arguments, judged_arguments, unused_parts
 from validator.differential.data import Data, ReferenceFailed, numbered, prepared, room_for
+from validator.differential.inputs import HUGE
 from validator.differential.judge import Expected, Spread
 from validator.differential.numbers import Array, Source, derived, eps_of, in_chunks, is_float
 from validator.differential.spill import kept
@@ -96,6 +98,9 @@ class Reference:
         for outputs, _ in results:
             for name, spread in spreads.items():
                 spread.add(outputs[name])
+        if any(variant == HUGE for _, variant in case.variants):
+            for name, spread in spreads.items():
+                untouched[name] = untouched[name] | _overflown(spread.exact, native[name])
         return {
             name: Expected(spread.exact, native[name], spread.yardstick(), np.broadcast_to(free, native[name].shape))
             for (name, spread), free in zip(spreads.items(), untouched.values(), strict=True)
@@ -186,6 +191,14 @@ class Reference:
             dtype = np.dtype(np.float64) if self.wide else array.dtype
             moved[name] = Written(array.shape, dtype, partial(_write_moved, array, eps, source))
         return moved
+
+
+@np.errstate(all="ignore")
+def _overflown(exact: Array, native: Array) -> NDArray[np.bool_]:
+    """Where huge values leave the type's range: what comes of them hangs on the order of the steps."""
+    if not is_float(native.dtype):
+        return np.zeros(native.shape, bool)
+    return ~(np.isfinite(native.astype(np.float64)) & np.isfinite(exact.astype(native.dtype).astype(np.float64)))
 
 
 def _probes(inputs: Inputs) -> int:

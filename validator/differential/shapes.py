@@ -17,6 +17,8 @@ Dims = dict[str, int]
 
 _ODD = (3, 5, 7, 12, 96)
 """Head, group and expert counts that are no power of two, as real models have them."""
+_VECTORS = (1, 2, 4, 8, 16)
+"""Elements that a thread loads at once: a size has to end between two such widths to show what becomes of the rest."""
 _ENUMERATED = 1 << 16
 _SEARCH = 20_000
 """Assignments tried before a combination of sizes counts as impossible."""
@@ -132,7 +134,7 @@ class Space:
     def _of(self, name: str) -> st.SearchStrategy[int]:
         """Sizes of one dimension: any, or one at an edge, half and half."""
         edges = [v for v in dict.fromkeys(v for v, _, _ in self._interesting(name)) if v in self.values[name]]
-        anything = st.sampled_from(self._typical[name])
+        anything = _anything(self.values[name])
         return st.one_of(anything, st.sampled_from(sorted(edges))) if edges else anything
 
     def _repaired(self, wanted: Dims) -> Dims:
@@ -146,6 +148,8 @@ class Space:
         alone = [c for c in self._constraints if c.names == {name}]
         ranges = [c.values for c in alone if isinstance(c, Membership)]
         first = min(ranges, key=len)
+        if len(alone) == 1:
+            return first
         pool: Sequence[int] = first if len(first) <= _ENUMERATED else _sampled(first)
         return tuple(v for v in pool if all(c.holds({name: v}) for c in alone))
 
@@ -155,7 +159,9 @@ class Space:
         bound = [
             c for c in self._constraints if name in c.names and c.names <= fixed.keys() | {name} and len(c.names) > 1
         ]
-        return tuple(v for v in self.values[name] if all(c.holds({**fixed, name: v}) for c in bound))
+        values = self.values[name]
+        pool = values if len(values) <= _ENUMERATED or not bound else _sampled(values)
+        return tuple(v for v in pool if all(c.holds({**fixed, name: v}) for c in bound)) if bound else values
 
     def _interesting(self, name: str) -> Iterator[tuple[int, str, str]]:
         values = self.values[name]
@@ -167,6 +173,9 @@ class Space:
             for multiple in (1, 2):
                 for by in (-2, -1, 0, 1, 2):
                     yield tile * multiple + by, _beside(by, f"{word} of {tile}", multiple), "I2"
+        beyond = (2 * max(tiles, default=8) // 32 + 1) * 32
+        for width in _VECTORS:
+            yield beyond + width, f"beyond two tiles, in steps of {width} at most", "I2"
         for value in _ODD:
             yield value, "no power of two", "I5"
         yield values[0], "the least", "I2"
@@ -193,17 +202,25 @@ def _product(sizes: Sequence[int]) -> int:
     return total
 
 
-def _sampled(values: range | tuple[int, ...]) -> list[int]:
-    """A large range by its ends, powers of two and their neighbours, and multiples of 128."""
+def _anything(values: Sequence[int]) -> st.SearchStrategy[int]:
+    """Every one of them; as many below the middle of the range's logarithm as above: a large size is dear."""
+    first = st.integers(0, (len(values) - 1).bit_length())
+    return first.flatmap(lambda bits: st.integers(0, min(len(values), 1 << bits) - 1)).map(values.__getitem__)
+
+
+def _sampled(values: Sequence[int]) -> list[int]:
+    """A large range by its ends, powers of two and their neighbours, multiples of 128 and every residue of a vector."""
     low, high = values[0], values[-1]
     near = {low, low + 1, high - 1, high}
     near |= {(1 << k) + by for k in range(high.bit_length() + 1) for by in (-2, -1, 0, 1, 2)}
-    near |= {low + k * 128 for k in range(512)}
+    near |= {k * 128 for k in range(low // 128, low // 128 + 512)}
+    near |= {low + k * (len(values) // 512 // 16 * 16 + 3) for k in range(512)}
     return sorted(v for v in near if v in values)
 
 
 def _few(values: Sequence[int]) -> list[int]:
     """Up to 64 values: the small ones all, then ever farther apart."""
+    values = values if len(values) <= _ENUMERATED else _sampled(values)
     if len(values) <= 64:
         return list(values)
     step = max(1, len(values) // 31)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +13,8 @@ from validator.differential.numbers import Array, Source, in_chunks, is_float, l
 from validator.manifest.contract import Role, Values
 
 __all__ = ["Fill", "filled", "in_domain"]
+
+_WIDEST = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,21 @@ class Fill:
         return max(least, low) if low is not None else least, min(top, high) if high is not None else top
 
     @property
+    def whole(self) -> bool:
+        """Integers that may be anything their type holds where no bound is given: packed weights, ids, hashes.
+
+        Not what is likely to count or to point somewhere, and only says so in words.
+        """
+        counts = self.role in (Role.INDEX, Role.SCALAR, Role.FLAG, Role.MAILBOX)
+        return not self.floating and self.free and not counts
+
+    @property
+    def integers(self) -> tuple[int, int]:
+        """`bounds` as whole numbers; of 64-bit types as far as a signed distance can be told."""
+        low, high = self.bounds
+        return max(math.ceil(low), -_WIDEST), min(math.floor(high), _WIDEST - 1)
+
+    @property
     def free(self) -> bool:
         """Nothing but bounds restricts the elements."""
         d = self.values.domain
@@ -61,6 +79,9 @@ def filled(fill: Fill, source: Source) -> Array:
     low, high = fill.bounds
     given = d.low is not None, d.high is not None
     if not fill.floating:
+        if fill.whole and not all(given) and (fill.dtype.itemsize == 1 or source.below(2, (1,))[0]):
+            least, most = fill.integers
+            return in_domain(fill, least + source.below(most - least + 1, fill.shape))
         low, high = (low if given[0] else max(low, -100.0)), (high if given[1] else min(high, 100.0))
         if d.unique:
             size = int(np.prod(fill.shape, dtype=np.int64))

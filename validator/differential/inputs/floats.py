@@ -9,10 +9,15 @@ from validator.differential.inputs.fill import Fill, filled, in_domain
 from validator.differential.inputs.variant import Make, Variant
 from validator.differential.numbers import Array, Source, eps_of, largest, smallest
 
-__all__ = ["FLOATS"]
+__all__ = ["FLOATS", "HUGE"]
 
-_MODERATE = 64.0
-"""How large "large" is where the contract gives no bound: far from one, far from overflow."""
+HUGE = "huge"
+"""The variant in which a trusted implementation may leave its type's range: nothing is said of what comes of that."""
+
+_MODERATE = 100.0
+"""How large "large" is where the contract gives no bound: `exp` overflows in 32 bits, and no product does."""
+_HUGE = 2.0**40
+"""How large "huge" is: of 32 bits, a sum of products of three of them is still finite."""
 
 
 def _free(fill: Fill) -> bool:
@@ -43,6 +48,18 @@ def _large(fill: Fill, source: Source) -> Array:
     low, high = _span(fill)
     data = np.where(source.below(2, fill.shape) == 0, low, high) * (0.75 + 0.25 * source.uniform(fill.shape))
     return in_domain(fill, data)
+
+
+def _huge(fill: Fill, source: Source) -> Array:
+    low, high = fill.bounds
+    end = min(_HUGE, largest(fill.dtype) / 8)
+    data = np.where(source.below(2, fill.shape) == 0, max(low, -end), min(high, end))
+    return in_domain(fill, data * (0.25 + 0.75 * source.uniform(fill.shape)))
+
+
+def _unbounded(fill: Fill) -> bool:
+    d = fill.values.domain
+    return _free(fill) and d.low is None and d.high is None and fill.dtype.itemsize > 1
 
 
 def _peaked(fill: Fill, source: Source) -> Array:
@@ -162,6 +179,7 @@ FLOATS: tuple[Variant, ...] = (
     Variant("integers", "exact", "holds small whole numbers", lambda f: _free(f) and _has(f, 3) and _has(f, -3),
             lambda f, s: in_domain(f, s.below(7, f.shape) - 3)),
     Variant("large", "I10", "is large in magnitude", _free, _large),
+    Variant(HUGE, "I10", "is very large in magnitude", _unbounded, _huge),
     Variant("peaked", "I10", "has one large value a row", lambda f: _free(f) and _axes(f), _peaked),
     Variant("tied", "I8", "holds a few values many times", _free, _tied),
     Variant("nearly-tied", "I8", "holds values a rounding step apart",

@@ -46,13 +46,13 @@ def _holes(fill: Fill, source: Source) -> Array:
 
 
 def _extremes(fill: Fill, source: Source) -> Array:
-    low, high = fill.bounds
-    return in_domain(fill, np.where(source.below(2, fill.shape) == 0, int(low), int(high)))
+    low, high = fill.integers
+    return in_domain(fill, np.where(source.below(2, fill.shape) == 0, low, high))
 
 
 def _bounded(fill: Fill) -> bool:
     d = fill.values.domain
-    return not fill.floating and fill.free and d.low is not None and d.high is not None
+    return fill.whole or (not fill.floating and fill.free and d.low is not None and d.high is not None)
 
 
 INTEGERS: tuple[Variant, ...] = (
