@@ -20,18 +20,17 @@ def matches(path: str, patterns: Iterable[str]) -> bool:
 
 def first_match(path: str, patterns: Iterable[str]) -> str | None:
     """The first pattern that means this path."""
-    parts = path.split("/")
-    return next((pattern for pattern in patterns if _means(parts, path, pattern)), None)
+    for pattern in patterns:
+        literal, parts = _split(pattern)
+        # What a path begins with settles most cases, before it is taken apart.
+        if path.startswith(literal) and _parts(path.split("/"), parts):
+            return pattern
+    return None
 
 
 def name_matches(name: str, patterns: Iterable[str]) -> bool:
     """The same for names that are not paths (models, owners): `*` matches anything."""
     return any(_part(name, pattern) for pattern in patterns)
-
-
-def _means(parts: Sequence[str], path: str, pattern: str) -> bool:
-    literal, split = _split(pattern)
-    return path.startswith(literal) and _parts(parts, split)
 
 
 @lru_cache(maxsize=4096)

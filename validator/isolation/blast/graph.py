@@ -93,18 +93,18 @@ def _backwards(importers: dict[str, set[str]], start: frozenset[str]) -> frozens
 
 def cycles(graph: ImportGraph, within: frozenset[str]) -> tuple[tuple[str, ...], ...]:
     """Groups of files that load each other at import time and hold one of these; named imports only."""
-    groups = (group for group in _components(graph.eager) if len(group) > 1 and within & set(group))
+    groups = (group for group in _components(graph.eager, within) if len(group) > 1 and within & set(group))
     return tuple(sorted(tuple(sorted(group)) for group in groups))
 
 
-def _components(edges: dict[str, frozenset[str]]) -> list[list[str]]:
-    """Strongly connected components (Tarjan, without recursion)."""
+def _components(edges: dict[str, frozenset[str]], roots: Iterable[str]) -> list[list[str]]:
+    """Strongly connected components of what the roots reach (Tarjan, without recursion)."""
     index: dict[str, int] = {}
     low: dict[str, int] = {}
     stack: list[str] = []
     on_stack: set[str] = set()
     result: list[list[str]] = []
-    for root in edges:
+    for root in sorted(roots):
         if root in index:
             continue
         work = [(root, iter(sorted(edges.get(root, ()))))]

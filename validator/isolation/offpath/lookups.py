@@ -10,6 +10,7 @@ import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 from validator.isolation.blast.imports import imports_of
 from validator.isolation.blast.radius import target_path
@@ -171,15 +172,22 @@ class Lookups:
             if match:
                 return Found(f"shared code looks up `{name}` by name", f"{path}:{_line(data, match.start())}")
         if not name.startswith("_"):
-            for path, line in self._star_imports():
+            for path, line in self._star_imports:
                 return Found(f"`{path}` takes every name of this module", f"{path}:{line}")
         return None
 
-    def _star_imports(self) -> Iterator[tuple[str, int]]:
-        for path in self.base.mentions(self.base.module_name(self.old).rpartition(".")[2]):
-            if b"import *" in self.base.data(path):
-                stars = (i for i in imports_of(self.base, path) if i.name == "*")
-                yield from ((path, i.line) for i in stars if target_path(self.base, i) == self.old)
+    @cached_property
+    def _star_imports(self) -> tuple[tuple[str, int], ...]:
+        """Where the base takes every name of this module."""
+        named = self.base.mentions(self.base.module_name(self.old).rpartition(".")[2])
+        stars = (
+            (path, found)
+            for path in named
+            if b"import *" in self.base.data(path)
+            for found in imports_of(self.base, path)
+            if found.name == "*"
+        )
+        return tuple((path, found.line) for path, found in stars if target_path(self.base, found) == self.old)
 
 
 def _line(data: bytes, at: int) -> int:

@@ -49,7 +49,8 @@ class Purity:
         todo: list[ast.AST] = [node] if node is not None else []
         while todo:
             part = todo.pop()
-            if isinstance(part, ast.Lambda):
+            kind = type(part)
+            if kind is ast.Constant or kind is ast.Name or kind is ast.Lambda:
                 continue
             if isinstance(part, ast.Call):
                 if not self._known(part):
@@ -63,7 +64,7 @@ class Purity:
                 if isinstance(part.func, ast.Attribute):
                     todo.append(part.func.value)
                 continue
-            if type(part) not in _PLAIN or (isinstance(part, ast.Attribute) and self.computed(part.attr)):
+            if kind not in _PLAIN or (isinstance(part, ast.Attribute) and self.computed(part.attr)):
                 return False
             todo += parts(part)
         return True
