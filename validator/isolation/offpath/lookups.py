@@ -179,14 +179,9 @@ class Lookups:
     @cached_property
     def _star_imports(self) -> tuple[tuple[str, int], ...]:
         """Where the base takes every name of this module."""
-        named = self.base.mentions(self.base.module_name(self.old).rpartition(".")[2])
-        stars = (
-            (path, found)
-            for path in named
-            if b"import *" in self.base.data(path)
-            for found in imports_of(self.base, path)
-            if found.name == "*"
-        )
+        name = self.base.module_name(self.old).rpartition(".")[2].encode("utf-8", "surrogateescape")
+        named = (path for path in self.base.mentions("import *") if name in self.base.data(path))
+        stars = ((path, found) for path in named for found in imports_of(self.base, path) if found.name == "*")
         return tuple((path, found.line) for path, found in stars if target_path(self.base, found) == self.old)
 
 

@@ -91,6 +91,8 @@ def walk_scope(body: list[ast.stmt]) -> Iterator[ast.AST]:
     while todo:
         node = todo.pop()
         yield node
+        if type(node) is ast.Name or type(node) is ast.Constant:
+            continue
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             inner: list[ast.AST] = [*node.decorator_list, *node.args.defaults, *(d for d in node.args.kw_defaults if d)]
         elif isinstance(node, ast.ClassDef):
@@ -98,8 +100,16 @@ def walk_scope(body: list[ast.stmt]) -> Iterator[ast.AST]:
         elif isinstance(node, ast.Lambda):
             inner = []
         else:
-            inner = list(parts(node))
-        todo.extend(reversed(inner))
+            inner = parts(node)
+        inner.reverse()
+        todo += inner
+
+
+_BINDING = frozenset({
+    ast.Name, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom, ast.ExceptHandler,
+    ast.MatchAs, ast.MatchStar, ast.MatchMapping,
+})  # fmt: skip
+"""Nodes that may bind a name: most are none, and are passed over at once."""
 
 
 def bound_names(body: list[ast.stmt]) -> Iterator[str]:
@@ -110,6 +120,8 @@ def bound_names(body: list[ast.stmt]) -> Iterator[str]:
 def bindings(body: list[ast.stmt]) -> Iterator[tuple[str, ast.AST]]:
     """(name, the node that binds it) in the statements' own scope."""
     for node in walk_scope(body):
+        if type(node) not in _BINDING:
+            continue
         match node:
             case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
                 yield name, node
