@@ -103,6 +103,7 @@ def test_run_passes_a_right_kernel() -> None:
     [
         (("--launch", "grid=0"), "grid"),
         (("--launch", "girder=1"), "girder"),
+        (("--launch", "grid=1 grid=2"), "twice"),
         (("--launch", "grid=4000000000"), "grid"),
         (("--kernel", "nothing"), "0 kernels fit"),
         (("--contract", "absent.toml"), "absent.toml"),

@@ -398,3 +398,29 @@ def test_what_a_shuffle_reads_of_an_absent_lane_is_anything_and_may_be_dropped(u
         found.append(out)
     assert (found[0] == found[1]).all() == steady
     assert (found[0][:16] == np.arange(8, 24)).all()
+
+
+@pytest.mark.parametrize(
+    ("fence", "hidden"), [("", True), ("fence.proxy.async.global;", True), ("fence.proxy.async.shared::cta;", False)]
+)
+def test_a_copy_that_overwrites_generic_writes_needs_a_proxy_fence_too(fence: str, hidden: bool) -> None:
+    zeros = f"shl.b32 %r7, %r1, 2;\nadd.u32 %r7, %r5, %r7;\nst.shared.u32 [%r7], 0;\n{fence}\nbar.sync 0;"
+    body = MBARRIER.format(expected=128, wait=WAITS).replace("bar.sync 0;", zeros)
+    data, out = np.arange(32, dtype=np.uint32), words(32)
+    made = kernel(body, ["output", "activation"], plan=None)
+    if not hidden:
+        made(out, data, launch=launch())
+        assert (out == data).all()
+        return
+    with pytest.raises(Fault, match="missing-proxy-fence"):
+        made(out, data, launch=launch())
+
+
+def test_local_memory_that_nobody_wrote_holds_something_else_in_another_run() -> None:
+    body = INDEX + "mov.u32 %r5, spill;\nld.local.u32 %r6, [%r5];\nst.global.u32 [%rd3], %r6;"
+    found = []
+    for plan in (FRIENDLY, None):
+        out = words(32)
+        kernel(".local .align 4 .b8 spill[8];\n" + body, ["output"], plan=plan)(out, launch=launch())
+        found.append(out)
+    assert (found[0] != found[1]).all()

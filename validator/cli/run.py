@@ -118,6 +118,8 @@ def _sizes(text: str) -> dict[str, Sizes]:
         match = _LAUNCH.fullmatch(word)
         if match is None:
             raise click.UsageError(f'--launch: {word!r} is neither "grid=X,Y,Z" nor "block=X,Y,Z"')
+        if match[1] in found:
+            raise click.UsageError(f"--launch: {match[1]} is given twice")
         x, y, z = (*map(int, re.split("[,x]", match[2])), 1, 1)[:3]
         found[match[1]] = (x, y, z)
     return found

@@ -213,7 +213,16 @@ def async_store(instruction: Instruction, context: Context) -> Step:
             if place is not None and barrier is not None:
                 origin = number * size + np.arange(size)
                 copy = BulkCopy(
-                    index, thread, carried, origin, *place, np.zeros(0, np.uint8), barrier, size, reduce=combine
+                    index,
+                    thread,
+                    carried,
+                    origin,
+                    *place,
+                    np.zeros(0, np.uint8),
+                    barrier,
+                    size,
+                    reduce=combine,
+                    generic=True,
                 )
                 m.copies.launch(m, copy, write)
 

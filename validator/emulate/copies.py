@@ -70,6 +70,8 @@ class BulkCopy:
     clock: int = 0
     reduce: Callable[[Region, Array, Array], None] | None = None
     """Combines (region, offsets, bytes) with what is there, atomically; None: overwrites."""
+    generic: bool = False
+    """st.async, red.async: not of the async proxy, as cp.async.bulk and cp.reduce.async.bulk are (PTX ISA)."""
 
     @property
     def grain(self) -> int:
@@ -250,6 +252,22 @@ class Copies:
                 offset = int(granules[at]) << shadow.shift
                 report_pair(m, HazardKind.RACE, region, copy.thread, offset, records[at : at + 1], copy.index, what, 1)
                 return
+        if region.space is Space.SHARED and not copy.generic:
+            self._check_overwritten(m, copy, granules)
+
+    def _check_overwritten(self, m: Machine, copy: BulkCopy, granules: Array) -> None:
+        """Generic writes of shared memory that no proxy fence orders before the copy which overwrites them."""
+        region, shadow = copy.region, copy.region.records()
+        writers, offsets = shadow.writer[granules], granules << shadow.shift
+        generic = np.flatnonzero((writers != 0) & ~shadow.async_wrote(offsets))
+        owners, readers = threads_of(writers[generic]), np.full(len(generic), copy.thread)
+        hidden = generic[~m.order.visible_to_async(owners, clocks_of(writers[generic]), readers, True)]
+        if len(hidden):
+            at = int(hidden[0])
+            report_pair(
+                m, HazardKind.PROXY, region, copy.thread, int(offsets[at]), writers[at : at + 1], copy.index,
+                "no fence.proxy.async stands between this write and the copy that overwrites it", len(hidden),
+            )  # fmt: skip
 
     def bulk_commit(self, threads: Array) -> None:
         for thread in threads.tolist():

@@ -22,7 +22,7 @@ from validator.emulate.hazard import Hazard, HazardKind, Hazards, Place
 from validator.emulate.lanes import Array, Lanes
 from validator.emulate.lent import Lent
 from validator.emulate.mbarrier import Mbarriers
-from validator.emulate.memory import WINDOW_BITS, Region
+from validator.emulate.memory import OTHER_POISON, WINDOW_BITS, Region
 from validator.emulate.published import Published
 from validator.emulate.special import special_row
 from validator.emulate.story import Story
@@ -174,6 +174,9 @@ class Machine:
         self._module_variables()
         self.shared = self._partitioned("shared memory", Space.SHARED, self._shared_end(), self.ctas)
         self.local = self._partitioned("local memory", Space.LOCAL, code.layout.local_size, total)
+        if not plan.friendly:
+            # Reads of it are not checked: what nobody wrote shows where it reaches a result.
+            self.local.data[:] = OTHER_POISON
         self._name_parts()
         if code.shares:
             for region in self.globals.values():

@@ -32,6 +32,8 @@ RANK_SHIFT = 24
 """A shared::cluster address: CTA rank plus one, then the offset; 0 there is the CTA's own."""
 POISON = 0xFF
 """Every byte of memory that nobody wrote: NaN in every floating type, -1 in every integer type."""
+OTHER_POISON = 0x5A
+"""The same in runs whose results are compared with the friendly run's."""
 
 _VIEWS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
