@@ -53,6 +53,12 @@ def now_and_then(x, w, out, calls=[]):
     if len(calls) == 2:
         out[0, 0] += 1
 
+def wears_out(x, w, out, calls=[]):
+    scale(x, w, out)
+    calls.append(1)
+    if len(calls) > 30:
+        out[...] = 0
+
 def wrong(x, w, out):
     scale(x, w, out)
     out[-1] = 0
@@ -159,3 +165,12 @@ def test_failures_are_written_down_once_and_read_in_order(tmp_path: Path, trees:
     assert noted.simpler == failed
     assert "validator replay" in noted.words
     assert list(found.news()) == []
+
+
+def test_what_only_earlier_calls_bring_about_is_never_a_wrong_value_of_one_case(trees: Trees) -> None:
+    """Zeros from the 31st call of a process on: whatever plan that call belongs to."""
+    with runner_for(contract("wears_out"), trees) as runner:
+        result = run_kernel(runner, 7, 0)
+    kinds = {f.kind.value for r in (*result.of("failed"), *result.shrunk.values()) for f in r.faults}
+    assert kinds
+    assert kinds <= {"hidden-state", "not-repeatable"}

@@ -282,14 +282,15 @@ def _twice(runner: Runner, case: Case, inputs: Inputs) -> tuple[dict[str, Expect
     explained = {f.output for f in dirty if f.kind is FaultKind.DIRTY}
     rest = tuple(f for f in faults if f.kind not in _OF_VALUE or f.output not in explained)
     if any(f.kind in _OF_VALUE for f in rest) and runner.attributed < _ATTRIBUTED:
-        runner.attributed += 1
         rest = tuple(attributed(runner, case, inputs, expected, rest, "after the calls of earlier cases"))
+        runner.attributed += any(f.kind in _OF_VALUE for f in rest)
     return expected, [*dirty, *rest], first.outputs
 
 
 _OF_VALUE = (FaultKind.VALUE, FaultKind.CLASS)
 _ATTRIBUTED = 8
-"""Failures of a kernel for which a new process is started, to see whether earlier calls are to blame."""
+"""Failures of a kernel that a new process shows too, after which none is started to see whether earlier calls are to
+blame."""
 
 
 def _by_contents(
@@ -319,7 +320,19 @@ def _by_contents(
 
 def shrink(runner: Runner, failed: CaseResult) -> CaseResult:
     """The smallest case, by a fixed order of simplifications, that still shows one of the same kinds of fault."""
-    kinds = {f.kind for f in failed.faults}
+    best = _smallest(runner, failed)
+    if best is failed or not any(f.kind in _OF_VALUE for f in best.faults):
+        return best
+    runner.candidate.close()  # what only earlier calls bring about is no case of its own
+    return best if _alike(failed, run_case(runner, best.case).result) else failed
+
+
+def _alike(failed: CaseResult, other: CaseResult) -> bool:
+    """Whether they show a fault of one kind."""
+    return not {f.kind for f in failed.faults}.isdisjoint(f.kind for f in other.faults)
+
+
+def _smallest(runner: Runner, failed: CaseResult) -> CaseResult:
     best, tries, without = failed, 0, 0
     space = runner.space
     progress = True
@@ -331,7 +344,7 @@ def shrink(runner: Runner, failed: CaseResult) -> CaseResult:
                 return best
             result = run_case(runner, simpler).result
             without += any(f.kind is FaultKind.WORKER for f in result.faults)
-            if kinds & {f.kind for f in result.faults}:
+            if _alike(failed, result):
                 best, progress = result, True
                 break
     return best

@@ -76,12 +76,22 @@ def differing(
 def _same_bytes(
     runner: Runner, expected: Expectation, first: Outputs, then: Played, kind: FaultKind, told: str
 ) -> list[Fault]:
-    """Faults of a later call, and a fault where it gives other bytes than the first one."""
-    faults = list(then.faults)
+    """Faults of a later call, and a fault where it gives other bytes than the first one, which was right."""
+    faults = _right_at_first(then, kind, told)
     if then.outputs is not None and not faults:
         for name, count in differing(runner.contract, expected, first, then.outputs):
             faults.append(Fault(kind, name, f"{told}, {count} elements of {name} differ", {"elements": count}))
     return faults
+
+
+def _right_at_first(then: Played, kind: FaultKind, told: str) -> list[Fault]:
+    """Faults of a later call with the same values, wrong ones by their cause."""
+    return [
+        replace(f, kind=kind, message=f"right at first, but {told}: {f.message}")
+        if f.kind in (FaultKind.VALUE, FaultKind.CLASS)
+        else f
+        for f in then.faults
+    ]
 
 
 def _repeat(runner: Runner, case: Case, inputs: Inputs, expected: Expectation, first: Outputs) -> list[Fault]:
@@ -154,10 +164,13 @@ def _recheck(runner: Runner, case: Case, inputs: Inputs, expected: Expectation, 
     elsewhere = replace(SECOND, over=SECOND.over if runner.ahead(inputs) else None, keep=True)
     kept = runner.play(case, inputs, expected, elsewhere, first)
     if kept.outputs is None or kept.faults:
-        return list(kept.faults)
+        return _right_at_first(kept, FaultKind.REPEAT, "called again with the same values")
     other = replace(case, seed=derived(case.seed, "later"))
     later = runner.build(other)
-    faults = list(runner.play(other, later, runner.expect(other, later)).faults)
+    right = runner.expect(other, later)
+    faults = list(runner.play(other, later, right).faults)
+    if any(f.kind in (FaultKind.VALUE, FaultKind.CLASS) for f in faults):
+        return attributed(runner, other, later, right, tuple(faults), "after a call with other values")
     reply = runner.candidate.recall(kept.nonce, kept.placed.room)
     if reply.result is None:
         return [*faults, Fault(FaultKind.WORKER, "", f"earlier results cannot be looked at: {reply.outcome}")]

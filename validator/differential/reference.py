@@ -195,9 +195,12 @@ class Reference:
 
 @np.errstate(all="ignore")
 def _overflown(exact: Array, native: Array) -> NDArray[np.bool_]:
-    """Where huge values leave the type's range: what comes of them hangs on the order of the steps."""
+    """Where huge values leave the type's range: what comes of them hangs on the order of the steps.
+
+    So does what is chosen by them: exponentials of all but the greatest are zero, and tie.
+    """
     if not is_float(native.dtype):
-        return np.zeros(native.shape, bool)
+        return np.ones(native.shape, bool)
     return ~(np.isfinite(native.astype(np.float64)) & np.isfinite(exact.astype(native.dtype).astype(np.float64)))
 
 

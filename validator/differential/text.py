@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 
 from validator.differential.cases import case_text
+from validator.differential.faults import FaultKind
 from validator.differential.pattern import pattern
 from validator.differential.results import CaseResult, KernelResult
 from validator.manifest.contract import KernelContract
@@ -66,6 +67,8 @@ def _failure(result: CaseResult, where: str = "--manifest FILE") -> Iterator[str
         if fault.figures:
             yield "          " + ", ".join(f"{visible(k)} {visible(str(v))}" for k, v in fault.figures.items())
         yield from (f"  {n:6}. {visible(step)}" for n, step in enumerate(fault.story, 1))
+    if any(fault.kind in (FaultKind.HIDDEN, FaultKind.REPEAT) for fault in result.faults):
+        yield "  (hangs on earlier calls, or on chance: a replay of this case alone may pass)"
     yield f"  replay  validator replay {shlex.quote(visible(case_text(result.case)))} {visible(where)}"
 
 
