@@ -102,6 +102,7 @@ EXPECTED: dict[str, Callable[[Arrays], np.ndarray]] = {
     "ring": lambda a: ring(a["x"]),
     "bulk_feed": lambda a: a["x"].reshape(7, 128).sum(0),
     "last_block": lambda a: a["x"].sum(keepdims=True),
+    "last_block_fenced": lambda a: a["x"].reshape(4, 64).sum(0),
     "in_turn": lambda a: in_turn(a["x"]),
     "multistage": lambda a: a["x"].reshape(9, 128)[:, (np.arange(128) * 5) % 128].sum(0),
     "gathered": lambda a: a["x"].reshape(2, 128).sum(1),
@@ -155,6 +156,9 @@ DROPPED: list[Broken] = [
     ("bulk_feed", r"bar\.warp\.sync[^;]*;", 0, "", RACE),
     ("last_block", BAR, 0, "", RACE),
     ("last_block", BAR, 1, "", RACE),
+    ("last_block_fenced", r"membar\.gl;|fence\.[^;]*;", 0, "", RACE),
+    ("last_block_fenced", r"membar\.gl;|fence\.[^;]*;", 1, "", RACE),
+    ("last_block_fenced", BAR, 0, "", RACE),
     ("in_turn", BAR, 0, "", RACE),
     ("in_turn", BAR, 1, "", RACE),
     ("multistage", BAR, 0, "", RACE),
@@ -179,6 +183,7 @@ DROPPED: list[Broken] = [
 """An instruction that orders something is gone."""
 WEAKENED: list[Broken] = [
     ("last_block", r"atom\.add\.acq_rel", 0, "atom.add.relaxed", RACE),
+    ("last_block_fenced", r"membar\.gl", 0, "membar.cta", RACE),
     ("in_turn", r"ld\.acquire", 0, "ld.relaxed", RACE),
     ("in_turn", r"st\.release", 0, "st.relaxed", RACE),
     ("in_turn", r"st\.release\.gpu", 0, "st.release.cta", RACE),
