@@ -110,7 +110,7 @@ def contract_for() -> Callable[[Planted], KernelContract]:
 def engine() -> Callable[..., KernelResult]:
     """Run the engine on a candidate of the fixtures."""
 
-    def run(candidate: Planted, *, seed: int = SEED, count: int = 60) -> KernelResult:
+    def run(candidate: Planted, *, seed: int = SEED, count: int = 24) -> KernelResult:
         """Up to the case that shows what has to be found, if anything has."""
         contract = contract_of(candidate.kernel, candidate.target, candidate.essential)
 

@@ -30,6 +30,10 @@ SEED = 20261129
 
 
 @pytest.fixture(scope="module")
+def _status(obligation: dict[str, Any]) -> Status:
+    return Status.of(obligation["status"], obligation.get("asked", True))
+
+
 def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The demo's result, written by this version."""
     folder = tmp_path_factory.mktemp("demo") / "bundle"
@@ -196,7 +200,7 @@ def test_a_verdict_that_does_not_follow_is_refused_with_every_digest_mended(bund
             refused += 1
             continue
         obligations = [
-            Obligation(o["id"], o["statement"], Status(o["status"]), o["reason"], tuple(o["evidence"]))
+            Obligation(o["id"], o["statement"], _status(o), o["reason"], tuple(o["evidence"]))
             for o in touched["obligations"]
         ]
         assert touched["verdict"] == compute(obligations).value
@@ -210,6 +214,7 @@ def test_a_pass_that_was_written_over_a_failure_is_refused(bundle: Path, tmp_pat
         forged = json.loads(json.dumps(document))
         for obligation, status in zip(forged["obligations"], statuses, strict=False):
             obligation["status"] = status
+            obligation.pop("asked", None)
         forged["verdict"] = "pass"
         shutil.rmtree(folder, ignore_errors=True)
         shutil.copytree(bundle, folder)

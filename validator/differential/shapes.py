@@ -19,6 +19,8 @@ _ODD = (3, 5, 7, 12, 96)
 """Head, group and expert counts that are no power of two, as real models have them."""
 _VECTORS = (1, 2, 4, 8, 16)
 """Elements that a thread loads at once: a size has to end between two such widths to show what becomes of the rest."""
+_LISTED = 16
+"""Sizes of which each has its turn, where a contract lists no more."""
 _ENUMERATED = 1 << 16
 _SEARCH = 20_000
 """Assignments tried before a combination of sizes counts as impossible."""
@@ -176,6 +178,8 @@ class Space:
         beyond = (2 * max(tiles, default=8) // 32 + 1) * 32
         for width in _VECTORS:
             yield beyond + width, f"beyond two tiles, in steps of {width} at most", "I2"
+        for value in values if isinstance(values, tuple) and len(values) <= _LISTED else ():
+            yield value, "one of the sizes listed", "I2"
         for value in _ODD:
             yield value, "no power of two", "I5"
         yield values[0], "the least", "I2"
@@ -204,6 +208,8 @@ def _product(sizes: Sequence[int]) -> int:
 
 def _anything(values: Sequence[int]) -> st.SearchStrategy[int]:
     """Every one of them; as many below the middle of the range's logarithm as above: a large size is dear."""
+    if len(values) <= _LISTED:
+        return st.sampled_from(list(values))
     first = st.integers(0, (len(values) - 1).bit_length())
     return first.flatmap(lambda bits: st.integers(0, min(len(values), 1 << bits) - 1)).map(values.__getitem__)
 

@@ -404,7 +404,6 @@ def test_ordering(event: Make, text: str, kind: EventKind, fields: dict[str, obj
 @pytest.mark.parametrize(
     "text",
     [
-        "mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%a], 128",
         "mbarrier.pending_count.b64 %r1, %rd1",
         "wgmma.fence.sync.aligned",
         "tcgen05.ld.sync.aligned.32x32b.x2.b32 {%r1, %r2}, [%r3]",
