@@ -21,9 +21,9 @@ def main() -> int:
     # Stages build large trees that live until the verdict; looking for cycles among them again and again frees nothing.
     gc.set_threshold(100_000, 20, 20)
     try:
-        from validator.cli import run
+        from validator.cli import command_line
 
-        return run(sys.argv[1:])
+        return command_line(sys.argv[1:])
     except KeyboardInterrupt:  # while modules were still being imported
         sys.stderr.write("interrupted before the end\n")
         return 130

@@ -17,7 +17,7 @@ import pytest
 
 from tests.support.command_line import Ran, fresh
 from validator import __version__
-from validator.cli import COMMANDS, run
+from validator.cli import COMMANDS, command_line
 from validator.cli import cli as group
 from validator.errors import Problem, ValidatorError
 
@@ -121,7 +121,7 @@ def test_what_happens_becomes_an_exit_code(
     monkeypatch.setattr(group, "get_command", lambda ctx, name: raising(error))
     saved = os.dup(1)
     try:
-        assert run(["check"]) == code
+        assert command_line(["check"]) == code
     finally:
         os.dup2(saved, 1)
     err = capfd.readouterr().err
@@ -133,7 +133,7 @@ def test_what_happens_becomes_an_exit_code(
 def test_all_problems_of_an_error_are_printed(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture) -> None:
     problems = [Problem(f"mistake {n}") for n in range(10)]
     monkeypatch.setattr(group, "get_command", lambda ctx, name: raising(ValidatorError(*problems)))
-    assert run(["check"]) == 2
+    assert command_line(["check"]) == 2
     assert capfd.readouterr().err.count("error: mistake") == 10
 
 
@@ -141,7 +141,7 @@ def test_debugging_shows_the_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VALIDATOR_DEBUG", "1")
     monkeypatch.setattr(group, "get_command", lambda ctx, name: raising(ZeroDivisionError()))
     with pytest.raises(ZeroDivisionError):
-        run(["check"])
+        command_line(["check"])
 
 
 @pytest.mark.parametrize(("args", "code"), [("--help", 2), ("rules", 0), ("schema check", 0)])
@@ -239,8 +239,8 @@ def test_ctrl_c_is_130_and_leaves_nothing(repo, tmp_path: Path) -> None:  # type
         "def slow(entry, context):\n"
         "    print('running', file=sys.stderr, flush=True); time.sleep(60)\n"
         "p._run_one = slow\n"
-        "from validator.cli import run\n"
-        f"sys.exit(run(['check', '--base', 'main', '--head', {head!r}, '--output', {f'json={out}'!r},"
+        "from validator.cli import command_line\n"
+        f"sys.exit(command_line(['check', '--base', 'main', '--head', {head!r}, '--output', {f'json={out}'!r},"
         f" '--bundle', {str(bundle)!r}]))\n"
     )
     process = subprocess.Popen(

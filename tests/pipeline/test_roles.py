@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from validator.cli import run as command
+from validator.cli import command_line as command
 from validator.manifest.contract import KernelContract, Step, StepLaunch
 from validator.manifest.load import load_contract
 from validator.pipeline import roles

@@ -106,9 +106,9 @@ def test_what_a_candidate_raises_does_nothing_in_a_terminal(text: str, times: in
 @relaxed
 @given(st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=60).filter(lambda t: "\0" not in t))
 def test_an_error_says_any_name_harmlessly(capsys: pytest.CaptureFixture[str], text: str) -> None:
-    from validator.cli import run
+    from validator.cli import command_line
 
-    assert run(["audit", f"./{text.replace('/', '_')}.ptx"]) == 2
+    assert command_line(["audit", f"./{text.replace('/', '_')}.ptx"]) == 2
     said = capsys.readouterr()
     assert said.out == ""
     assert all(c == "\n" or unicodedata.category(c) not in {"Cc", "Cf", "Cs", "Zl", "Zp"} for c in said.err)

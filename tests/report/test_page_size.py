@@ -14,9 +14,9 @@ from validator.report.bundle import save_bundle
 _CODE = """
 import resource, sys, time
 from pathlib import Path
-from validator.cli import run
+from validator.cli import command_line
 start = time.process_time()
-code = run(["report", sys.argv[1], "--format", "html"])
+code = command_line(["report", sys.argv[1], "--format", "html"])
 seconds = time.process_time() - start
 print(code, seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024, file=sys.stderr)
 """

@@ -51,7 +51,7 @@ def run(name: str, *args: str, cwd: Path, **more: str) -> subprocess.CompletedPr
         redirect_stdout(out),
         redirect_stderr(err),
     ):
-        code = cli.run([name, *args])
+        code = cli.command_line([name, *args])
     return subprocess.CompletedProcess([name, *args], code, out.getvalue(), err.getvalue())
 
 

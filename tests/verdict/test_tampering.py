@@ -29,11 +29,11 @@ STORED = Path(__file__).parents[1] / "report" / "bundles" / "good"
 SEED = 20261129
 
 
-@pytest.fixture(scope="module")
 def _status(obligation: dict[str, Any]) -> Status:
     return Status.of(obligation["status"], obligation.get("asked", True))
 
 
+@pytest.fixture(scope="module")
 def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The demo's result, written by this version."""
     folder = tmp_path_factory.mktemp("demo") / "bundle"

@@ -17,7 +17,7 @@ from validator import __version__
 from validator.errors import ValidatorError
 from validator.text import nearest, visible, visible_block
 
-__all__ = ["run"]
+__all__ = ["command_line"]
 
 COMMANDS = {
     "check": "validator.cli.check",
@@ -77,7 +77,7 @@ def cli() -> None:
     """
 
 
-def run(args: Sequence[str]) -> int:
+def command_line(args: Sequence[str]) -> int:
     """Run one command line and map whatever happens to an exit code."""
     _open_closed_streams()
     stdout = sys.stdout
