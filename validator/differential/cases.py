@@ -10,18 +10,12 @@ import hashlib
 import itertools
 import json
 import math
-import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cache
 from typing import Annotated, Any
-from unittest.mock import patch
 
-import hypothesis
 import numpy as np
-from hypothesis import strategies as st
-from hypothesis.internal.conjecture import providers
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from validator.differential.errors import DifferentialError
@@ -306,8 +300,10 @@ def _is_length(contract: KernelContract, values: Values) -> bool:
 
 def cases(contract: KernelContract, seed: int, count: int) -> list[Case]:
     """Every case of a run: those by construction, then `count` random ones; plans in turn. Same seed, same cases."""
+    from validator.differential.drawn import drawn_cases
+
     space = Space(contract)
-    made = [*itertools.islice(_constructed(contract, space), MOST), *_drawn(contract, space, seed, count)]
+    made = [*itertools.islice(_constructed(contract, space), MOST), *drawn_cases(contract, space, seed, count)]
     plans = [p for p in PLANS if _PLAN_APPLIES.get(p, _always)(contract)]
     choices = configurations_of(contract)
     ordinary = [p for p in plans if p != "fresh"]
@@ -416,79 +412,6 @@ def layouts_of(values: Values) -> tuple[str, ...]:
     return tuple(layout for layout in values.layouts if layout != "contiguous")
 
 
-def _drawn(contract: KernelContract, space: Space, seed: int, count: int) -> list[Case]:
-    """What hypothesis draws; nothing is run while it draws, so the list is known before the first call."""
-    drawn: list[Case] = []
-    if count <= 0:
-        return drawn
-
-    @hypothesis.seed(derived(seed, contract.match, "drawn"))
-    @hypothesis.settings(
-        max_examples=count,
-        database=None,
-        derandomize=False,  # hypothesis would turn it on by itself under CI, and the seed would not count
-        deadline=None,
-        phases=(hypothesis.Phase.generate,),
-        suppress_health_check=list(hypothesis.HealthCheck),
-        verbosity=hypothesis.Verbosity.quiet,
-    )
-    @hypothesis.given(strategy(contract, space))
-    def collect(case: Case) -> None:
-        drawn.append(replace(case, origin=f"random case {len(drawn) + 1}", input_class="random"))
-
-    with _DRAWING, _from_the_seed_alone():
-        collect()
-    return drawn
-
-
-_DRAWING = threading.Lock()
-"""One kernel's cases are drawn at a time."""
-
-
-@contextmanager
-def _from_the_seed_alone() -> Iterator[None]:
-    """hypothesis draws from constants too that it finds in whatever modules lie about, and keeps them in the working
-    folder: on another machine they would be others. Here it finds none, and writes nothing.
-    """
-    provider, name = providers.HypothesisProvider, "_local_constants"
-    if not hasattr(provider, name):  # a version that looks for none
-        yield
-        return
-    with patch.object(provider, name, type(providers.GLOBAL_CONSTANTS)()):
-        providers.CONSTANTS_CACHE.cache.clear()
-        try:
-            yield
-        finally:
-            providers.CONSTANTS_CACHE.cache.clear()
-
-
-@st.composite
-def strategy(draw: Any, contract: KernelContract, space: Space) -> Case:
-    """Any case within the contract; the simplest when shrunk."""
-    case = Case(contract.match, tuple(draw(space.strategy()).items()), 0)
-    dtypes: list[tuple[str, str]] = []
-    variants: list[tuple[str, str]] = []
-    layouts: list[tuple[str, str]] = []
-    aliased: list[str] = []
-    for name, (_, values) in contract.values.items():
-        if len(values.dtype) > 1:
-            dtypes.append((name, str(draw(st.sampled_from(values.dtype)))))
-    case = replace(case, dtypes=tuple(dtypes))
-    for name, (_, values) in contract.values.items():
-        if is_drawn(values):
-            names = variants_of(contract, case, name)
-            # Mostly plain: a case with every argument at an extreme tells little about any of them.
-            pick = draw(st.integers(0, 4 * max(len(names), 1) - 1))
-            if pick < len(names):
-                variants.append((name, names[-1 - pick]))
-        if (few := layouts_of(values)) and draw(st.booleans()):
-            layouts.append((name, str(draw(st.sampled_from(few)))))
-        if getattr(values, "alias_of", None) and draw(st.booleans()):
-            aliased.append(name)
-    padding = has_padding(contract) and bool(draw(st.booleans()))
-    return replace(case, padding=padding, variants=tuple(variants), layouts=tuple(layouts), aliased=tuple(aliased))
-
-
 def float_arguments(inputs: Inputs) -> list[str]:
     """Arrays of floating-point type."""
     return [n for n, a in inputs.items() if isinstance(a, np.ndarray) and is_float(a.dtype)]
@@ -497,8 +420,3 @@ def float_arguments(inputs: Inputs) -> list[str]:
 def copied(inputs: Inputs) -> Inputs:
     """The same values in arrays of their own."""
     return {n: a.copy() if isinstance(a, np.ndarray) else a for n, a in inputs.items()}
-
-
-def array_of(value: Any) -> Array:
-    """A number or an array, as an array."""
-    return np.asarray(value)

@@ -20,7 +20,7 @@ from validator.manifest.contract import Role
 if TYPE_CHECKING:
     from validator.emulate.locate import Piece
     from validator.emulate.machine import Machine
-    from validator.emulate.memory import Region, Touch
+    from validator.emulate.memory import Touch
 
 __all__ = ["Published"]
 
@@ -161,8 +161,3 @@ class Published:
             m.seen[threads] |= m.seen_pending[threads]
         m.order.fence(threads, wide)
         m.seen_released[threads] = m.seen[threads]
-
-    def forget(self, region: Region) -> None:
-        """Nothing in this region is a synchronisation word any more."""
-        for key in [k for k in self._words if k[0] == id(region)]:
-            del self._words[key]
