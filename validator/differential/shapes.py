@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-
-from hypothesis import strategies as st
+from typing import TYPE_CHECKING
 
 from validator.differential.errors import DifferentialError
 from validator.manifest.contract import KernelContract
 from validator.manifest.dims import Membership, parse_expression
+
+if TYPE_CHECKING:  # hypothesis is loaded by who draws, not by who looks up what was kept
+    from hypothesis import strategies as st
 
 __all__ = ["Dims", "Edge", "Space"]
 
@@ -127,6 +129,8 @@ class Space:
 
     def strategy(self) -> st.SearchStrategy[Dims]:
         """Any sizes within the contract; small ones when shrunk."""
+        from hypothesis import strategies as st
+
         if not self.names:
             return st.just({})
         drawn = st.fixed_dictionaries({n: self._of(n) for n in self.names}).map(lambda d: self._repaired(d))
@@ -135,6 +139,8 @@ class Space:
 
     def _of(self, name: str) -> st.SearchStrategy[int]:
         """Sizes of one dimension: any, or one at an edge, half and half."""
+        from hypothesis import strategies as st
+
         edges = [v for v in dict.fromkeys(v for v, _, _ in self._interesting(name)) if v in self.values[name]]
         anything = _anything(self.values[name])
         return st.one_of(anything, st.sampled_from(sorted(edges))) if edges else anything
@@ -208,6 +214,8 @@ def _product(sizes: Sequence[int]) -> int:
 
 def _anything(values: Sequence[int]) -> st.SearchStrategy[int]:
     """Every one of them; as many below the middle of the range's logarithm as above: a large size is dear."""
+    from hypothesis import strategies as st
+
     if len(values) <= _LISTED:
         return st.sampled_from(list(values))
     first = st.integers(0, (len(values) - 1).bit_length())
