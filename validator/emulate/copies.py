@@ -178,6 +178,8 @@ class Copies:
         region, inside = copy.source, copy.origin >= 0
         origin = np.maximum(copy.origin, 0)
         copy.data = np.where(inside, region.data[origin], 0).astype(np.uint8)
+        if not inside.any():  # all of it lies outside, which is reported where the addresses are checked
+            return
         if region.late and not int(m.seen[copy.thread]) & region.late and region.stale is not None:
             m.report(
                 early_kind(region, HazardKind.EARLY_COPY),
@@ -193,10 +195,11 @@ class Copies:
         shadow = region.records()
         writers = shadow.writer[origin >> shadow.shift]
         written = inside & (writers != 0)
-        if region.space is Space.SHARED and (inside & (writers == 0)).any():
+        unwritten = origin[inside & (writers == 0)]
+        if region.space is Space.SHARED and len(unwritten):
             m.report(
-                HazardKind.UNINITIALISED, copy.index, np.array([copy.thread]), region.name_at(int(origin[0]))[0],
-                int(origin[0]), "copied, but nobody wrote these bytes",
+                HazardKind.UNINITIALISED, copy.index, np.array([copy.thread]), region.name_at(int(unwritten[0]))[0],
+                int(unwritten[0]), "copied, but nobody wrote these bytes",
             )  # fmt: skip
         if not written.any():
             return

@@ -12,7 +12,7 @@ from validator.binary.tools import Tools
 from validator.ordering.result import Skipped
 from validator.ordering.sass.errors import SassError
 
-MODULES = ("validator.binary.containers", "validator.ordering.sass.elf")
+MODULES = ("validator.binary.containers", "validator.binary.elf")
 _MOST = 1 << 20
 
 
