@@ -163,6 +163,7 @@ DROPPED: list[Broken] = [
     ("in_turn", BAR, 1, "", RACE),
     ("multistage", BAR, 0, "", RACE),
     ("gathered", r"barrier\.cluster\.wait;", 0, "", RACE),
+    ("gathered", r"barrier\.cluster\.wait;", 1, "", RACE),
     ("histogram", BAR, 0, "", RACE),
     ("histogram", BAR, 1, "", RACE),
     ("packed_scan", BAR, 0, "", RACE),

@@ -22,7 +22,7 @@ Sizes = tuple[int, int, int]
 @click.argument("path", metavar="KERNEL.ptx", type=click.Path(exists=True, dir_okay=False))
 @click.option("--contract", required=True, metavar="FILE", help="What the kernel's arguments are.")
 @click.option("--kernel", "name", metavar="NAME", help="Which kernel of the file. [default: the only one]")
-@click.option("--launch", default="", metavar='"grid=X,Y,Z block=X,Y,Z"', help="Instead of what the contract says.")
+@click.option("--launch", metavar='"grid=X,Y,Z block=X,Y,Z"', help="Instead of what the contract says.")
 @click.option(
     "--cubin",
     type=click.Path(exists=True, dir_okay=False),
@@ -45,7 +45,7 @@ def run(
     path: str,
     contract: str,
     name: str | None,
-    launch: str,
+    launch: str | None,
     cubin: str | None,
     seed: int,
     schedules: int,
@@ -75,7 +75,7 @@ def run(
     from validator.emulate.trace import trace_text
     from validator.ordering.ptx import read_ptx
 
-    sizes = _sizes(launch)
+    sizes = {} if launch is None else _sizes(launch)
     data = Path(path).read_bytes()
     program = find_kernel(read_ptx(data, Path(path).name), name)
     contracts, steps, declared = _contract(contract, program)
@@ -114,6 +114,8 @@ def run(
 def _sizes(text: str) -> dict[str, Sizes]:
     """`grid=4,1,1 block=128` in either order."""
     found: dict[str, Sizes] = {}
+    if not text.strip():
+        raise click.UsageError('--launch: it is empty; say "grid=X,Y,Z", "block=X,Y,Z" or both')
     for word in text.split():
         match = _LAUNCH.fullmatch(word)
         if match is None:

@@ -5,6 +5,7 @@ Every check works on all threads of an instruction at once and has a way around 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -34,6 +35,8 @@ __all__ = [
     "store",
 ]
 
+Ordered = Callable[[Array, Array, Array], Array]
+"""(writer, its clock, reader), one element a pair → whether the first happens before the second."""
 DTYPES = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64, 16: np.uint64}
 """Raw elements by their bytes; 16 is two words."""
 
@@ -128,14 +131,7 @@ def report_early(m: Machine, piece: Piece, mask: Array, touch: Touch, kind: Haza
 def _coherent(m: Machine, piece: Piece, touch: Touch, values: list[Array]) -> list[Array]:
     """Checks a read against who wrote; unordered readers see what was there before."""
     region = piece.region
-    pending = m.copies.pending(piece, touch)
-    if pending is not None and pending.any():
-        at = np.flatnonzero(pending)
-        name, offset = region.name_at(int(piece.offsets[at[0]]))
-        m.report(
-            HazardKind.COPY_NOT_WAITED, touch.index, piece.threads[at], name, offset,
-            "an asynchronous copy to these bytes has not been waited for",
-        )  # fmt: skip
+    m.copies.check_pending(m, piece, touch)
     if not region.initialised or region.stores:
         shadow = region.records()
         granules = shadow.granules(piece.offsets, touch.size)
@@ -180,7 +176,9 @@ def _unordered(m: Machine, piece: Piece, touch: Touch, values: list[Array], writ
         if m.plan.friendly:
             return values
         return _mixed(views_of(region.earlier()), piece, touch, values, written)
-    wrong = racing(m, writers, threads, touch.strong)
+    wrong, why = racing(m, writers, threads, touch.strong), "nothing orders this read behind the write"
+    if wrong is None and m.order.vouched is not None and region.space is Space.SHARED:
+        wrong, why = _too_narrow(m, piece, touch, writers), _NARROW
     if wrong is None:
         return values
     if region.before is not None:
@@ -193,7 +191,7 @@ def _unordered(m: Machine, piece: Piece, touch: Touch, values: list[Array], writ
         wrong &= ~same
         if not wrong.any():
             return values
-    report_piece(m, HazardKind.RACE, piece, wrong, writers, touch, "nothing orders this read behind the write")
+    report_piece(m, HazardKind.RACE, piece, wrong, writers, touch, why)
     if region.before is None or touch.strong or m.plan.friendly:
         return values
     found = _mixed(views_of(region.before), piece, touch, values, wrong)
@@ -201,7 +199,23 @@ def _unordered(m: Machine, piece: Piece, touch: Touch, values: list[Array], writ
     return found
 
 
-def racing(m: Machine, records: Array, threads: Array, strong: bool) -> Array | None:
+_NARROW = (
+    "the mbarrier between them is arrived at or waited for at the scope of the CTA, and the writer is in another one: "
+    ".release.cluster and .acquire.cluster order them"
+)
+
+
+def _too_narrow(m: Machine, piece: Piece, touch: Touch, writers: Array) -> Array | None:
+    """Reads of what threads of other CTAs stored, ordered by no signal of a scope that holds both."""
+    wrong = racing(m, writers, piece.threads, touch.strong, m.order.wide_enough)
+    if wrong is None:
+        return None
+    # Bytes that a copy brought are complete for whoever waits, at any scope.
+    wrong &= ~piece.region.records().async_wrote(piece.offsets)
+    return wrong if wrong.any() else None
+
+
+def racing(m: Machine, records: Array, threads: Array, strong: bool, ordered: Ordered | None = None) -> Array | None:
     """Which accesses conflict with a record that nothing orders before them; None when none does."""
     if records.ndim == 2:
         threads = np.repeat(threads[:, None], records.shape[1], 1)
@@ -212,7 +226,7 @@ def racing(m: Machine, records: Array, threads: Array, strong: bool) -> Array | 
     if not foreign.any():
         return None
     picked = records[foreign]
-    wrong = ~m.order.ordered(owners[foreign], clocks_of(picked), threads[foreign])
+    wrong = ~(ordered or m.order.ordered)(owners[foreign], clocks_of(picked), threads[foreign])
     if not wrong.any():
         return None
     found: Array = np.zeros(records.shape, bool)

@@ -11,6 +11,7 @@ import numpy as np
 from validator.emulate.happens_before import Word, joined
 from validator.emulate.hazard import HazardKind
 from validator.emulate.lanes import Array, Lanes
+from validator.emulate.lateness import PEERS
 
 if TYPE_CHECKING:
     from validator.emulate.machine import Machine
@@ -225,7 +226,7 @@ class Barriers:
         for first in np.unique(firsts).tolist():
             mine, meeting = threads[firsts == first], self._cluster_met.get(first)
             if meeting is not None:
-                m.seen[mine] |= np.uint64(meeting.seen)
+                m.seen[mine] |= np.uint64(meeting.seen | PEERS)
                 if meeting.word is not None:
                     m.order.learn(mine, *meeting.word)
                 m.mbarriers.met(np.concatenate(meeting.arrived), mine)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from validator.emulate.access import early_kind, racing, report_pair
-from validator.emulate.hazard import HazardKind
+from validator.emulate.hazard import Hazard, HazardKind, Place
 from validator.emulate.lanes import Array
 from validator.emulate.memory import Region
 from validator.emulate.shadow import clocks_of, record, threads_of
@@ -91,10 +91,10 @@ class Copies:
     """Committed cp.async groups of each thread."""
     bulk_groups: dict[int, int] = field(default_factory=dict)
     """Committed bulk groups of each thread."""
-    landing: dict[int, Array] = field(default_factory=dict)
-    """Region → per 4 bytes, whether a copy is on its way there."""
-    leaving: dict[int, Array] = field(default_factory=dict)
-    """Region → per 4 bytes, whether a copy may still read it."""
+    landing: dict[int, _Marks] = field(default_factory=dict)
+    """Region → where copies are on their way to."""
+    leaving: dict[int, _Marks] = field(default_factory=dict)
+    """Region → what copies may still read."""
 
     # --- cp.async ---------------------------------------------------------------------------------------------------
 
@@ -167,7 +167,8 @@ class Copies:
             m.order.tick(me)
         self.bulk.append(copy)
         inside = copy.offsets >= 0
-        if copy.region.space is Space.SHARED and inside.any():
+        if copy.region.tracked and inside.any():
+            self._check_landing(m, copy, copy.offsets[inside])
             self._mark_bytes(self.landing, copy.region, copy.offsets[inside], True)
         if copy.source.space is Space.SHARED:
             self._mark_bytes(self.leaving, copy.source, copy.origin[copy.origin >= 0], True)
@@ -318,14 +319,14 @@ class Copies:
             shadow.reader[granules] = 0
             shadow.first_reader[granules] = 0
             shadow.mark_async(offsets)
-        if copy.region.space is Space.SHARED:
+        if copy.region.tracked and len(offsets):
             self._mark_bytes(self.landing, copy.region, offsets, False)
         if copy.barrier is not None:
             barrier = m.mbarriers.get(copy.barrier)
             if barrier is not None and copy.known is not None:
                 known, fenced, seen = copy.known
-                m.mbarriers.join(barrier, known, fenced)
-                barrier.seen |= seen
+                barrier.brought.join(known, fenced)
+                barrier.brought.seen |= seen
             m.mbarriers.complete(m, copy.barrier, copy.size)
 
     def left(self, m: Machine, threads: Array) -> None:
@@ -352,7 +353,7 @@ class Copies:
                 barrier = m.mbarriers.get(offset)
                 if barrier is not None:
                     mine = threads[offsets == offset]
-                    m.mbarriers.release(m, barrier, mine)
+                    m.mbarriers.release(m, barrier, mine, offset // m.shared.stride)
                     barrier.pending -= len(mine)
                     barrier.settle()
             m.version += 1
@@ -366,21 +367,65 @@ class Copies:
 
     # --- bytes on their way -----------------------------------------------------------------------------------------
 
-    def _mark(self, table: dict[int, Array], region: Region, offsets: Array, size: int, on: bool) -> None:
-        words = table.setdefault(id(region), np.zeros(len(region.data) >> 2, np.int16))
+    def _mark(self, table: dict[int, _Marks], region: Region, offsets: Array, size: int, on: bool) -> None:
         at = (offsets[:, None] + np.arange(0, size, 4)).ravel() >> 2
-        np.add.at(words, at, 1 if on else -1)
+        _marks(table, region).add(at, on)
 
-    def _mark_bytes(self, table: dict[int, Array], region: Region, offsets: Array, on: bool) -> None:
-        words = table.setdefault(id(region), np.zeros(len(region.data) >> 2, np.int16))
-        words[np.unique(offsets >> 2)] += 1 if on else -1
+    def _mark_bytes(self, table: dict[int, _Marks], region: Region, offsets: Array, on: bool) -> None:
+        _marks(table, region).add(np.unique(offsets >> 2), on)
 
     def pending(self, piece: Piece, touch: Touch) -> Array | None:
         """Threads whose bytes a copy is still on its way to; None when there are no such bytes."""
+        if touch.strong and piece.region.space is Space.GLOBAL:
+            return None  # whoever polls memory waits for it in his own way
         return _touched(self.landing, piece, touch)
 
+    def check_pending(self, m: Machine, piece: Piece, touch: Touch) -> None:
+        """An access to bytes that a copy is still on its way to."""
+        wrong = self.pending(piece, touch)
+        if wrong is None or not wrong.any():
+            return
+        at = np.flatnonzero(wrong)
+        offset = int(piece.offsets[at[0]])
+        name, inside = piece.region.name_at(offset)
+        m.hazards.add(
+            Hazard(
+                HazardKind.COPY_NOT_WAITED, m.place(touch.index, int(piece.threads[at[0]])), name, inside,
+                self._on_its_way(m, piece.region, offset, touch.size),
+                "an asynchronous copy to these bytes has not been waited for", len(at),
+            )
+        )  # fmt: skip
+
+    def _on_its_way(self, m: Machine, region: Region, offset: int, size: int) -> Place | None:
+        """Who issued the copy to a byte of these."""
+        for bulk in self.bulk:
+            if bulk.region is region and ((bulk.offsets >= offset) & (bulk.offsets < offset + size)).any():
+                return m.place(bulk.index, bulk.thread)
+        for small in self.small:
+            near = (small.offsets < offset + size) & (small.offsets + small.data.shape[1] > offset) & ~small.done
+            if small.region is region and near.any():
+                return m.place(small.index, int(small.threads[np.flatnonzero(near)[0]]))
+        return None
+
+    def _check_landing(self, m: Machine, copy: BulkCopy, offsets: Array) -> None:
+        """Two copies under way to the same bytes of shared memory: either may land last."""
+        marks = self.landing.get(id(copy.region))
+        if marks is None or not marks.live or copy.reduce is not None or copy.region.space is not Space.SHARED:
+            return
+        again = offsets[marks.words[offsets >> 2] > 0]
+        if len(again):
+            name, inside = copy.region.name_at(int(again[0]))
+            other = self._on_its_way(m, copy.region, int(again[0]), 4)
+            m.hazards.add(
+                Hazard(
+                    HazardKind.COPY_NOT_WAITED, m.place(copy.index, copy.thread), name, inside, other,
+                    "an earlier copy to these bytes has not been waited for: either may land last",
+                )
+            )  # fmt: skip
+
     def check_source(self, m: Machine, piece: Piece, touch: Touch) -> None:
-        """A write to bytes that a copy may still read."""
+        """A write to bytes that a copy may still read, or is on its way to."""
+        self.check_pending(m, piece, touch)
         wrong = _touched(self.leaving, piece, touch)
         if wrong is not None and wrong.any():
             at = np.flatnonzero(wrong)
@@ -391,10 +436,31 @@ class Copies:
             )  # fmt: skip
 
 
-def _touched(table: dict[int, Array], piece: Piece, touch: Touch) -> Array | None:
-    words = table.get(id(piece.region))
-    if words is None or not words.any():
+@dataclass(slots=True)
+class _Marks:
+    """How many copies each 4 bytes of a region wait for."""
+
+    words: Array
+    live: int = 0
+    """All of them together."""
+
+    def add(self, at: Array, on: bool) -> None:
+        np.add.at(self.words, at, 1 if on else -1)
+        self.live += len(at) if on else -len(at)
+
+
+def _marks(table: dict[int, _Marks], region: Region) -> _Marks:
+    found = table.get(id(region))
+    if found is None:
+        found = table[id(region)] = _Marks(np.zeros(len(region.data) >> 2, np.int16))
+    return found
+
+
+def _touched(table: dict[int, _Marks], piece: Piece, touch: Touch) -> Array | None:
+    marks = table.get(id(piece.region))
+    if marks is None or not marks.live:
         return None
+    words = marks.words
     first = piece.offsets >> 2
     found: Array = words[first] > 0
     for k in range(1, max(touch.size >> 2, 1)):

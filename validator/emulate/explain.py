@@ -32,7 +32,7 @@ _WORDS = {
     HazardKind.NOT_ACQUIRED: "reads {what} without having acquired the flag that publishes it",
     HazardKind.NOT_RELEASED: "sets {what} although nothing makes what it publishes visible first",
     HazardKind.NONCOHERENT: "reads {what} with a non-coherent load although this kernel writes it",
-    HazardKind.COPY_NOT_WAITED: "reads {what} while an asynchronous copy to it is under way",
+    HazardKind.COPY_NOT_WAITED: "touches {what} while an asynchronous copy to it is under way",
     HazardKind.COPY_SOURCE_CHANGED: "writes {what} while an asynchronous copy may still read it",
     HazardKind.PROXY: "copies {what} through the async proxy, which does not see the write",
     HazardKind.RACE: "touches {what} in a race",
@@ -106,7 +106,8 @@ def explain(report: Report, decoded: Decoded, kinds: Mapping[str, str] | None = 
 
 def causes(outcome: Outcome, decoded: Decoded) -> Iterator[Step]:
     """What the machine was free to do and what the threads did then."""
-    yield from _liberties(outcome.plan)
+    machine = outcome.machine
+    yield from _liberties(outcome.plan, machine is None or any(r.late for r in machine.memory.buffers))
     hazards = sorted((h for h in outcome.hazards if not h.unsettled or h.assumed), key=lambda h: h.place.index)
     for hazard in hazards[:3]:
         yield _at("access", hazard.place, headline(hazard, decoded), decoded)
@@ -135,8 +136,9 @@ def effects(
         yield Step("no result differs in this run: the order that would show it was not drawn", "result")
 
 
-def _liberties(plan: Plan) -> Iterator[Step]:
-    if plan.late:
+def _liberties(plan: Plan, late: bool) -> Iterator[Step]:
+    """`late`: some buffer's true contents come late in this run."""
+    if plan.late and late:
         which = plan.only or "every buffer that earlier launches write"
         yield Step(f"{which} holds the previous step's values until a thread is ordered behind them", "launch")
     if plan.classes > 1:

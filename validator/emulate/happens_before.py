@@ -57,6 +57,8 @@ class HappensBefore:
         """Whether that fence was one of the whole GPU."""
         self.pending = np.zeros(shape, np.int32)
         """What a thread's relaxed loads have seen published: its next fence acquires it."""
+        self.vouched: Array | None = None
+        """`known` without what came through signals of too narrow a scope; None while there were none."""
 
     def ordered(self, writer: Array, clock: Array, reader: Array) -> Array:
         """Whether each access (writer, clock) happens before what `reader` does now; arrays of one element a pair."""
@@ -67,6 +69,20 @@ class HappensBefore:
             found |= clock <= self.known[reader, writer // self.group]
         result: Array = found
         return result
+
+    def wide_enough(self, writer: Array, clock: Array, reader: Array) -> Array:
+        """Whether an ordered access of another CTA was ordered by signals of a sufficient scope."""
+        assert self.vouched is not None
+        same: Array = writer // self.per_cta == reader // self.per_cta
+        known: Array = clock <= self.vouched[reader, writer // self.group]
+        return same | known
+
+    def knows_of(self, threads: Array, cta: int) -> Array:
+        """Whether each thread is ordered behind anything at all that this CTA did."""
+        if not self.fine:
+            return np.zeros(len(threads), bool)
+        first, last = cta * self.per_cta // self.group, ((cta + 1) * self.per_cta - 1) // self.group
+        return np.asarray((self.known[threads, first : last + 1] > 0).any(axis=1))
 
     def known_to_any(self, writer: Array, clock: Array, readers: Array) -> Array:
         """Whether each access of another CTA happens before the latest of any of `readers`."""
@@ -92,9 +108,9 @@ class HappensBefore:
 
     # --- rows: what a thread knows, itself included ------------------------------------------------------------------
 
-    def _with_self(self, threads: Array) -> Array:
+    def _with_self(self, threads: Array, known: Array | None = None) -> Array:
         """Rows of `known` with the threads' own clocks and their CTA's last barrier in them."""
-        rows = self.known[threads].copy()
+        rows = (self.known if known is None else known)[threads].copy()
         np.maximum.at(rows, (np.arange(len(threads)), threads // self.group), self.clock[threads])
         first = threads // self.per_cta * self.per_cta
         for start in np.unique(first):
@@ -116,8 +132,13 @@ class HappensBefore:
         """Later accesses of these threads are not covered by what they published before."""
         self.clock[threads] += 1
 
-    def learn(self, threads: Array, rows: Array, fenced: Array) -> None:
-        """Each thread acquires a row (or all of them the same one)."""
+    def learn(self, threads: Array, rows: Array, fenced: Array, vouched: Array | None = None) -> None:
+        """Each thread acquires a row (or all of them the same one). `vouched`: the part of it that signals of a
+        sufficient scope brought; None: all."""
+        if vouched is not None and self.vouched is None:
+            self.vouched = self.known.copy()
+        if self.vouched is not None:
+            self.vouched[threads] = np.maximum(self.vouched[threads], rows if vouched is None else vouched)
         self.known[threads] = np.maximum(self.known[threads], rows)
         self.fenced[threads] = np.maximum(self.fenced[threads], fenced)
 
@@ -136,6 +157,8 @@ class HappensBefore:
         if self.fine:
             for block in blocks:
                 self.known[block] = self.known[block].max(axis=0)
+                if self.vouched is not None:
+                    self.vouched[block] = self.vouched[block].max(axis=0)
                 self.fenced[block] = self.fenced[block].max(axis=0)
                 # What one thread saw published and the barrier passes on is acquired by each other's own fence.
                 self.pending[block] = self.pending[block].max(axis=0)
@@ -167,7 +190,8 @@ class HappensBefore:
         """These threads met."""
         if self.fine:
             rows, fenced = self.rows(threads)
-            self.learn(threads, rows.max(axis=0), fenced.max(axis=0))
+            vouched = None if self.vouched is None else self._with_self(threads, self.vouched).max(axis=0)
+            self.learn(threads, rows.max(axis=0), fenced.max(axis=0), vouched)
             self.pending[threads] = self.pending[threads].max(axis=0)
             self._pass_on(threads)
         if tick:
@@ -197,6 +221,8 @@ class HappensBefore:
         if not self.fine:
             return
         self.known[threads] = np.maximum(self.known[threads], self.pending[threads])
+        if self.vouched is not None:
+            self.vouched[threads] = np.maximum(self.vouched[threads], self.pending[threads])
         self.released[threads] = self._with_self(threads)
         self.wide[threads] = wide
         self.tick(threads)

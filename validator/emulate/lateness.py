@@ -7,13 +7,15 @@ from dataclasses import dataclass
 
 from validator.manifest.contract import Role
 
-__all__ = ["COMPLETION", "NEVER", "Lateness", "StepSays", "lateness_of"]
+__all__ = ["COMPLETION", "NEVER", "PEERS", "Lateness", "StepSays", "lateness_of"]
 
 COMPLETION = 1
 """The event that the launches before are complete; further bits are flags seen set."""
 NEVER = 1 << 63
 """No event shows it: a launch that the wait does not cover may still write."""
-_MOST_FLAGS = 62
+PEERS = 1 << 62
+"""The event that all CTAs of the thread's cluster have begun."""
+_MOST_FLAGS = 61
 
 
 @dataclass(frozen=True, slots=True)

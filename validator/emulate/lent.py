@@ -1,4 +1,5 @@
-"""Shared memory that other CTAs of a cluster use: it ends with its CTA, so their uses must be ordered before that."""
+"""Shared memory that other CTAs of a cluster use: it lives as long as its CTA does, so their uses must be ordered
+behind the start of that CTA and before its end."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ import numpy as np
 
 from validator.emulate.hazard import Hazard, HazardKind
 from validator.emulate.lanes import Array
+from validator.emulate.lateness import PEERS
 from validator.emulate.shadow import clocks_of, places_of, record, threads_of
 
 if TYPE_CHECKING:
@@ -25,11 +27,21 @@ class Lent:
         """Threads access shared memory of these CTAs."""
         foreign = owners != threads // m.per_cta
         threads, owners = threads[foreign], owners[foreign]
+        if not len(threads):
+            return
         records = record(threads, m.order.clock[threads], index, False)
         for owner in np.unique(owners).tolist():
             mine = owners == owner
             latest = dict(zip(threads[mine].tolist(), records[mine].tolist(), strict=True))
             self._uses.setdefault(owner, {}).update(latest)
+            unsure = m.seen[threads[mine]] & np.uint64(PEERS) == 0
+            if unsure.any():
+                unsure &= ~m.order.knows_of(threads[mine], owner)
+            if unsure.any():
+                self._report(
+                    m, records[mine][unsure], owner,
+                    "nothing says that this CTA has begun: a cluster barrier, or a signal of it, has to come first",
+                )  # fmt: skip
             if not self._alive(m, owner):
                 self._report(m, records[mine], owner, "the CTA that owns this shared memory may have ended")
 

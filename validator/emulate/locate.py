@@ -176,7 +176,8 @@ def _report_bounds(m: Machine, piece: Piece, wrong: Array, touch: Touch) -> None
     size = region.stride or region.size
     where = f"byte {offset} of {size}" if offset >= 0 or not region.stride else f"an address outside its {size} bytes"
     what = "writes" if touch.writes else "reads"
+    told = offset if offset >= 0 or not region.stride else None  # which one is lost: the parts begin anew in each CTA
     m.report(
-        HazardKind.OUT_OF_BOUNDS, touch.index, piece.threads[bad], region.name, offset,
+        HazardKind.OUT_OF_BOUNDS, touch.index, piece.threads[bad], region.name, told,
         f"{what} {touch.size} bytes at {where}",
     )  # fmt: skip

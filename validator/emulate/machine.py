@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["DTYPES", "Limits", "Machine", "Memory", "Shape", "Stopped", "Unexecutable"]
 
 DTYPES = {1: np.bool_, 8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64, 128: np.uint64}
-POISONED_REGISTER = 0xA5A5A5A5A5A5A5A5
+POISONED_REGISTER, OTHER_REGISTER = 0xA5A5A5A5A5A5A5A5, 0x5B5B5B5B5B5B5B5B
 _RETRIES = 2_000
 """Rounds in which all polling threads found nothing new before the machine calls it a livelock, whatever they count."""
 _PAUSE = 5
@@ -144,7 +144,16 @@ def _merged(groups: list[Array]) -> Array:
 
 
 class Machine:
-    def __init__(self, code: Code, shape: Shape, memory: Memory, plan: Plan, limits: Limits | None = None) -> None:
+    def __init__(
+        self,
+        code: Code,
+        shape: Shape,
+        memory: Memory,
+        plan: Plan,
+        limits: Limits | None = None,
+        unset_differ: bool = True,
+    ) -> None:
+        """`unset_differ`: registers that nobody wrote hold something else than in the friendly run."""
         self.code, self.shape, self.plan = code, shape, plan
         self.limits = limits or Limits()
         self.per_cta, self.ctas = shape.per_cta, shape.ctas
@@ -177,6 +186,8 @@ class Machine:
         if not plan.friendly:
             # Reads of it are not checked: what nobody wrote shows where it reaches a result.
             self.local.data[:] = OTHER_POISON
+        self.unset = POISONED_REGISTER if plan.friendly or not unset_differ else OTHER_REGISTER
+        """What registers hold that nobody wrote."""
         self._name_parts()
         if code.shares:
             for region in self.globals.values():
@@ -216,9 +227,9 @@ class Machine:
 
     def _row(self, bits: int) -> Array:
         if bits == 1:
-            return np.zeros(self.total, bool)
+            return np.full(self.total, self.unset == OTHER_REGISTER)
         shape = (self.total, 2) if bits == 128 else (self.total,)
-        return np.full(shape, POISONED_REGISTER & ((1 << min(bits, 64)) - 1), DTYPES[bits])
+        return np.full(shape, self.unset & ((1 << min(bits, 64)) - 1), DTYPES[bits])
 
     def _shared_end(self) -> int:
         layout = self.code.layout

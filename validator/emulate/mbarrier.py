@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,7 +16,33 @@ if TYPE_CHECKING:
     from validator.emulate.locate import Piece
     from validator.emulate.machine import Machine
 
-__all__ = ["Mbarrier", "Mbarriers"]
+__all__ = ["Arriving", "Mbarrier", "Mbarriers", "Testing"]
+
+
+@dataclass(slots=True)
+class _Brought:
+    """What arrivals bring to a barrier; arrays are never changed in place."""
+
+    known: Array | None = None
+    fenced: Array | None = None
+    seen: int = 0
+    near: Array | None = None
+    """Of `known`, what a wait at the scope of the CTA is ordered behind: arrivals of its own CTA, and copies."""
+    wide: Array | None = None
+    """The same for a wait at the scope of the cluster: also other CTAs' arrivals at that scope."""
+    foreign: bool = False
+    """Threads of other CTAs have arrived."""
+
+    def join(self, known: Array, fenced: Array, near: bool = True, wide: bool = True) -> None:
+        self.known, self.fenced = _joined(self.known, known), _joined(self.fenced, fenced)
+        if near:
+            self.near = _joined(self.near, known)
+        if near or wide:
+            self.wide = _joined(self.wide, known)
+
+
+def _joined(one: Array | None, other: Array) -> Array:
+    return other if one is None else np.maximum(one, other)
 
 
 @dataclass(slots=True)
@@ -31,11 +57,9 @@ class Mbarrier:
     """Bytes that the current phase still waits for."""
     phase: int = 0
     """Completed phases."""
-    known: Array | None = None
+    brought: _Brought = field(default_factory=lambda: _Brought())
     """What the arrivals so far published, joined."""
-    fenced: Array | None = None
-    seen: int = 0
-    published: tuple[Array | None, Array | None, int] = field(default=(None, None, 0))
+    published: _Brought = field(default_factory=lambda: _Brought())
     """The same of the completed phases: what a successful wait acquires."""
     announced: bool = False
     """A fence.mbarrier_init of its initialiser followed."""
@@ -48,12 +72,26 @@ class Mbarrier:
             return False
         self.phase += 1
         self.pending = self.expected
-        self.published = (
-            None if self.known is None else self.known.copy(),
-            None if self.fenced is None else self.fenced.copy(),
-            self.seen,
-        )
+        self.published = replace(self.brought)
         return True
+
+
+@dataclass(frozen=True, slots=True)
+class Arriving:
+    """How an arrival is written."""
+
+    releases: bool
+    wide: bool
+    """At the scope of the cluster; without a scope it is the CTA's."""
+    drops: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Testing:
+    """How a wait is written."""
+
+    acquires: bool
+    wide: bool
 
 
 def _only(number: int) -> slice:
@@ -107,9 +145,7 @@ class Mbarriers:
         for offset in piece.offsets.tolist():
             self._at.pop(offset, None)
 
-    def arrive(
-        self, m: Machine, piece: Piece, counts: Array, expect: Array | None, releases: bool, drop: bool, index: int
-    ) -> Array:
+    def arrive(self, m: Machine, piece: Piece, counts: Array, expect: Array | None, how: Arriving, index: int) -> Array:
         """Arrivals, with expected bytes where given; the phase each thread arrived in, as its state token."""
         m.version += 1
         counts = np.broadcast_to(counts, piece.offsets.shape)
@@ -127,25 +163,28 @@ class Mbarriers:
                 state[np.flatnonzero(mine)[part]] = barrier.phase
                 if sizes is not None:
                     barrier.transactions += int(sizes[part].sum())
-                if releases:
-                    self.release(m, barrier, threads[part])
+                if how.releases:
+                    self.release(m, barrier, threads[part], offset // piece.region.stride, how.wide)
                 total = int(given[part].sum())
                 barrier.pending -= total
-                barrier.expected -= total if drop else 0
+                barrier.expected -= total if how.drops else 0
                 barrier.settle()
         return state
 
-    def release(self, m: Machine, barrier: Mbarrier, threads: Array) -> None:
-        """What these threads did so far is ordered before a wait for the current phase."""
-        barrier.seen |= int(np.bitwise_or.reduce(m.seen[threads]))
-        if m.order.fine:
-            known, fenced = m.order.rows(threads)
-            self.join(barrier, known.max(axis=0), fenced.max(axis=0))
-            m.order.tick(threads)
-
-    def join(self, barrier: Mbarrier, known: Array, fenced: Array) -> None:
-        barrier.known = known if barrier.known is None else np.maximum(barrier.known, known)
-        barrier.fenced = fenced if barrier.fenced is None else np.maximum(barrier.fenced, fenced)
+    def release(self, m: Machine, barrier: Mbarrier, threads: Array, cta: int, wide: bool = False) -> None:
+        """What these threads did so far is ordered before a wait for the current phase. `cta`: the barrier's own;
+        `wide`: at the scope of the cluster."""
+        brought = barrier.brought
+        brought.seen |= int(np.bitwise_or.reduce(m.seen[threads]))
+        if not m.order.fine:
+            return
+        known, fenced = m.order.rows(threads)
+        own = threads // m.per_cta == cta
+        for mine, near in ((own, True), (~own, False)):
+            if mine.any():
+                brought.join(known[mine].max(axis=0), fenced[mine].max(axis=0), near, wide)
+        brought.foreign |= not own.all()
+        m.order.tick(threads)
 
     def expect(self, m: Machine, piece: Piece, sizes: Array) -> None:
         """expect_tx alone."""
@@ -163,7 +202,7 @@ class Mbarriers:
             barrier.transactions -= size
             barrier.settle()
 
-    def test(self, m: Machine, piece: Piece, wanted: Array, parity: bool, acquires: bool, index: int) -> Array:
+    def test(self, m: Machine, piece: Piece, wanted: Array, parity: bool, how: Testing, index: int) -> Array:
         """Which threads find the phase they ask for complete; those acquire what it published."""
         wanted = np.broadcast_to(wanted, piece.offsets.shape)
         done = np.zeros(len(piece.offsets), bool)
@@ -177,9 +216,16 @@ class Mbarriers:
             complete = (barrier.phase - 1) % 2 == (asked & 1) if parity else barrier.phase > asked
             done[mine] = complete
             threads = piece.threads[mine][complete]
-            known, fenced, seen = barrier.published
-            if acquires and len(threads):
-                m.seen[threads] |= np.uint64(seen)
-                if known is not None and fenced is not None:
-                    m.order.learn(threads, known, fenced)
+            if how.acquires and len(threads):
+                self._acquire(m, barrier.published, threads, how.wide)
         return done
+
+    def _acquire(self, m: Machine, found: _Brought, threads: Array, wide: bool) -> None:
+        m.seen[threads] |= np.uint64(found.seen)
+        if found.known is None or found.fenced is None:
+            return
+        vouched = None
+        if found.foreign:
+            part = found.wide if wide else found.near
+            vouched = np.zeros_like(found.known) if part is None else part
+        m.order.learn(threads, found.known, found.fenced, vouched)

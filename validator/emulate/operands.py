@@ -20,6 +20,7 @@ from validator.emulate.program import (
     Source,
     SpecialRegister,
     Symbol,
+    Unsupported,
     Vector,
     float_bits,
 )
@@ -92,7 +93,12 @@ def reader(context: Context, source: Source | None, bits: int, kind: str = "") -
     if isinstance(source, ParamAddress):
         fixed = _constant(source.offset, bits)
         return lambda m, lanes: fixed
-    raise NotTranslated(f"operand {getattr(source, 'text', source)}")
+    raise NotTranslated(_refusal(source) or f"operand {getattr(source, 'text', source)}")
+
+
+def _refusal(source: Source | None) -> str:
+    """What is wrong with an operand; empty where nothing is known to be."""
+    return source.why if isinstance(source, Unsupported) else ""
 
 
 def _register(source: Register, bits: int) -> Read:
@@ -114,7 +120,7 @@ def put_to(target: Source | None, bits: int, signed: bool = False) -> Put | None
     if target is None or (isinstance(target, Vector) and target.parts == (None,)):
         return None
     if not isinstance(target, Register):
-        raise NotTranslated("a destination that is no register")
+        raise NotTranslated(_refusal(target) or "a destination that is no register")
     row = target.row
     if target.bits > bits and signed and bits in _SIGNED and target.bits in _SIGNED:
         narrow, wide, raw = _SIGNED[bits], _SIGNED[target.bits], DTYPES[target.bits]

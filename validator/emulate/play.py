@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from validator.emulate.adversary import FRIENDLY, Plan, draw_plan
@@ -87,7 +87,10 @@ class Series:
 
     def attempt(self, code: Code, friendly: Outcome, plan: Plan) -> Outcome:
         outcome = execute(code, self.prepared, plan, self.limits)
-        outcome.hazards += unsteady(code, friendly, outcome)
+        found = unsteady(code, friendly, outcome)
+        if found and not unsteady(code, friendly, execute(code, self.prepared, plan, self.limits, unset_differ=False)):
+            found = [_unset(hazard, code.decoded.unwritten) for hazard in found]
+        outcome.hazards += found
         return outcome
 
 
@@ -145,6 +148,14 @@ def play(
     failing = failing or (friendly if settled_kinds(friendly) else None)
     hazards, told = list(found.values()), sorted(stopped - {""})
     return Report(code.name, friendly, failing, differences, hazards, made, told, code.unsupported, singly)
+
+
+def _unset(hazard: Hazard, never: Sequence[str]) -> Hazard:
+    """Another result that what unwritten registers hold explains. `never`: registers that no instruction writes."""
+    detail = f"its value reaches {hazard.memory!r} at byte {hazard.offset}"
+    if never:
+        detail += f"; no instruction writes {', '.join(never)}"
+    return replace(hazard, kind=HazardKind.UNINITIALISED, memory="a register", offset=None, assumed="", detail=detail)
 
 
 def _tellable(hazards: Sequence[Hazard]) -> bool:

@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 import struct
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from itertools import islice
 
 from validator.ordering.program import Block, Const, Line, Op, Operand, Operation, Reg, Space
 from validator.ordering.ptx import PtxProgram
@@ -50,6 +51,8 @@ _WAITING = frozenset(
     ("bar", "barrier", "shfl", "vote", "match", "redux", "elect", "mma", "ldmatrix", "stmatrix", "movmatrix")
 )
 """Bases before which a thread may have to wait for others."""
+_MOST_NAMED = 6
+"""Unwritten registers that are told of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +123,8 @@ class Unsupported:
     """An operand that is not understood."""
 
     text: str
+    why: str = ""
+    """What is wrong with it and where, if it is wrong in any PTX."""
 
 
 Source = Register | Immediate | SpecialRegister | Symbol | Param | ParamAddress | Vector | Address | Unsupported
@@ -145,7 +150,7 @@ class Instruction:
     """All operands, destinations first."""
     writes: int
     """How many leading operands are written."""
-    guard: Register | None
+    guard: Register | Unsupported | None
     kind: Kind = Kind.PLAIN
     targets: tuple[int, ...] = ()
     """Segments that a branch may go to."""
@@ -192,6 +197,8 @@ class Decoded:
     unsupported: Counter[str]
     """Opcode → how many instructions cannot be executed."""
     program: PtxProgram
+    unwritten: tuple[str, ...] = ()
+    """Registers that instructions name and none writes."""
 
     def line(self, index: int) -> Line:
         return self.program.line(index)
@@ -229,7 +236,19 @@ class _Decoder:
         numbers = {block.start: first[block.start] for block in blocks}
         self.aim(segments, blocks, numbers)
         _mark_polls(segments)
-        return Decoded(self.program.name, segments, self.bits, self.variables, self.unsupported, self.program)
+        unwritten = tuple(self.unwritten(i for s in segments for i in s.instructions))
+        return Decoded(
+            self.program.name, segments, self.bits, self.variables, self.unsupported, self.program, unwritten
+        )
+
+    def unwritten(self, instructions: Iterable[Instruction]) -> Iterator[str]:
+        written = set()
+        for instruction in instructions:
+            for target in instruction.operands[: instruction.writes]:
+                parts = target.parts if isinstance(target, Vector) else (target,)
+                written |= {part.row for part in parts if isinstance(part, Register)}
+        named = (name for name, register in self.rows.items() if register.row not in written)
+        return (re.split("[#@]", name)[0] for name in islice(named, _MOST_NAMED))
 
     def aim(self, segments: list[Segment], blocks: Sequence[Block], numbers: dict[int, int]) -> None:
         """Targets of branches, calls and returns as segment numbers, from the edges of the reader's blocks."""
@@ -277,7 +296,7 @@ class _Decoder:
             made.kind = Kind.TRAP if form.flow is Flow.TRAP else Kind.EXIT
         return [*moves, made]
 
-    def plain(self, statement: Statement, guard: Register | None, text: str) -> Instruction:
+    def plain(self, statement: Statement, guard: Register | Unsupported | None, text: str) -> Instruction:
         form = statement.form
         words = form.words
         operands = tuple(self.source(statement, part) for part in statement.operands)
@@ -297,7 +316,7 @@ class _Decoder:
             return None
         return tuple(s for s in sources if s is not None)
 
-    def passes(self, statement: Statement, guard: Register | None, text: str) -> list[Instruction]:
+    def passes(self, statement: Statement, guard: Register | Unsupported | None, text: str) -> list[Instruction]:
         """Moves that an st.param, a call or a return performs."""
         moves = []
         callee = self.code.inlined.get(statement.index)
@@ -318,10 +337,13 @@ class _Decoder:
             )
         return moves
 
-    def guard(self, statement: Statement) -> Register | None:
-        guard = statement.guard
+    def guard(self, statement: Statement) -> Register | Unsupported | None:
+        guard, frame = statement.guard, statement.frame
         if guard is None:
             return None
+        name = frame.body.guards[statement.index - frame.base].lstrip("!")
+        if not _known(frame, statement.scope, name):
+            return self.unknown(statement, name)
         found = self.row(guard.register, 1)
         return Register(found.row, found.bits, guard.negated)
 
@@ -333,8 +355,14 @@ class _Decoder:
             found = self.rows[register.name] = Register(len(self.bits) - 1, bits)
         return found
 
-    def declared(self, statement: Statement, name: str) -> Register:
+    def unknown(self, statement: Statement, name: str) -> Unsupported:
+        where = self.program.line(statement.index)
+        return Unsupported(name, f"nothing is called {name!r}: no register, variable or special register ({where})")
+
+    def declared(self, statement: Statement, name: str) -> Register | Unsupported:
         frame, scope = statement.frame, statement.scope
+        if not _known(frame, scope, name):
+            return self.unknown(statement, name)
         kind = frame.body.register_type(name, scope)
         if kind is None:
             kind = next((f.type for f in (*frame.header.formals, *frame.header.results) if f.name == name), "b32")
@@ -369,6 +397,8 @@ class _Decoder:
             return Immediate(0, float(text)) if _DECIMAL.fullmatch(text) else Unsupported(text)
         if isinstance(value, Reg):
             return self.declared(statement, text)
+        if isinstance(value, Operation) and value.op is Op.SPECIAL:
+            return Unsupported(text)
         return self.value(value)
 
     def value(self, value: Operand) -> Source:
@@ -388,7 +418,7 @@ class _Decoder:
             space, name, offset = value.attr
             self.note(space, name)
             return Symbol(space, name, offset)
-        return Unsupported(str(value.op.name))
+        return Unsupported(str(value.op.name).lower())
 
     def note(self, space: Space, name: str) -> None:
         """Remember a variable of the body with its size."""
@@ -414,6 +444,13 @@ class _Decoder:
         offset = statement.value(match[3]) if match[3] else Const(0)
         number = offset.value if isinstance(offset, Const) else 0
         return Address(self.scalar(statement, match[1]), -number if match[2] == "-" else number, coordinates)
+
+
+def _known(frame: Frame, scope: int, name: str) -> bool:
+    """Whether a register of this name is declared, or passed to the function."""
+    return frame.body.declares(name, scope) or any(
+        f.name == name for f in (*frame.header.formals, *frame.header.results)
+    )
 
 
 def _parts(text: str) -> list[str]:

@@ -63,15 +63,18 @@ def compile_kernel(program: PtxProgram, data: bytes, hoisted: frozenset[int] = f
     return code
 
 
-def execute(code: Code, prepared: Prepared, plan: Plan, limits: Limits | None = None) -> Outcome:
-    """One run under one plan."""
+def execute(
+    code: Code, prepared: Prepared, plan: Plan, limits: Limits | None = None, unset_differ: bool = True
+) -> Outcome:
+    """One run under one plan. `unset_differ`: what registers hold that nobody wrote differs from the friendly run's."""
     memory = prepared.memory(plan)
-    machine = Machine(code, prepared.shape, memory, plan, limits)
+    machine = Machine(code, prepared.shape, memory, plan, limits, unset_differ)
     stopped = ""
     try:
         machine.run()
     except Unexecutable as reason:
-        stopped = str(reason.args[0])
+        told, where = reason.args[0], f"({code.decoded.line(reason.args[1])})"
+        stopped = told if where in told else f"{told} {where}"
     outcome = outcome_of(machine, prepared.written, stopped)
     for hazard in outcome.hazards:
         hazard.assumed = prepared.assumed(hazard)

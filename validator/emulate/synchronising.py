@@ -14,6 +14,7 @@ from validator.emulate.access import load
 from validator.emulate.barriers import Arrival
 from validator.emulate.lanes import Array, Lanes
 from validator.emulate.locate import locate
+from validator.emulate.mbarrier import Arriving, Testing
 from validator.emulate.memory import Touch
 from validator.emulate.operands import (
     Context,
@@ -38,6 +39,8 @@ Gate = Callable[["Machine", Lanes, int], "Lanes | None"]
 """(machine, threads, segment's key) → threads that go on now."""
 
 _WIDE = ("gpu", "sys", "cluster", "gl")
+BARRIERS = 16
+"""Of one CTA (PTX ISA, bar)."""
 
 
 def _operands(instruction: Instruction) -> list[object]:
@@ -50,8 +53,8 @@ def _operands(instruction: Instruction) -> list[object]:
 def barrier_gate(instruction: Instruction, context: Context) -> Gate:
     """bar.{sync,arrive,red}, barrier.*, barrier.cluster.wait."""
     words = instruction.words
+    index = instruction.index
     if "cluster" in words:
-        index = instruction.index
         return lambda m, lanes, key: m.barriers.cluster_wait(m, lanes, key | 1, index)
     operands = list(_operands(instruction))
     reduces = "red" in words
@@ -64,13 +67,25 @@ def barrier_gate(instruction: Instruction, context: Context) -> Gate:
     values = reader(context, predicate, 1) if reduces else None  # type: ignore[arg-type]
 
     def gate(m: Machine, lanes: Lanes, key: int) -> Lanes | None:
+        number, count = numbers(m, lanes), None if counts is None else counts(m, lanes)
+        wrong = _not_possible(number, count)
+        if wrong:
+            raise m.unexecutable(f"{'.'.join(words)}: {wrong}", index)
         arrival = Arrival(
-            instruction.index, key | 1, lanes.threads, waits, aligned, reduce,
-            None if values is None else values(m, lanes),
-        )  # fmt: skip
-        return m.barriers.meet(m, lanes, numbers(m, lanes), None if counts is None else counts(m, lanes), arrival)
+            index, key | 1, lanes.threads, waits, aligned, reduce, None if values is None else values(m, lanes)
+        )
+        return m.barriers.meet(m, lanes, number, count, arrival)
 
     return gate
+
+
+def _not_possible(number: Array, count: Array | None) -> str:
+    """Why no barrier has this number, or waits for this many threads; empty where one may."""
+    if int(number.max()) >= BARRIERS:
+        return f"barrier {int(number.max())} of 0 to {BARRIERS - 1}"
+    if count is not None and (count % 32).any():
+        return f"{int(count[count % 32 != 0][0])} threads are no whole warps"
+    return ""
 
 
 def _reduction(instruction: Instruction, target: object) -> Callable[[Machine, Array, Array], None]:
@@ -141,12 +156,11 @@ def mbarrier_step(instruction: Instruction, context: Context) -> Step:
     touch = Touch(instruction.index, space, 8, reads=what.startswith("t"), writes=True)
     rest = list(instruction.operands[at + 1 :])
     first = instruction.operands[0] if at else None
-    releases = "relaxed" not in instruction.mods
     if what in ("test_wait", "try_wait"):
         parity = "parity" in instruction.mods
         wanted = reader(context, rest[0], 32 if parity else 64)
         put = put_to(first, 1)
-        acquires = "relaxed" not in instruction.mods
+        how = Testing("relaxed" not in instruction.mods, "cluster" in instruction.mods)
 
         def test(m: Machine, lanes: Lanes) -> None:
             done = np.zeros(lanes.count, bool)
@@ -154,7 +168,7 @@ def mbarrier_step(instruction: Instruction, context: Context) -> Step:
             for piece in locate(m, lanes, address(m, lanes), touch):
                 positions = slice(None) if piece.positions is None else piece.positions
                 done[positions] = m.mbarriers.test(
-                    m, piece, want if len(want) == 1 else want[positions], parity, acquires, touch.index
+                    m, piece, want if len(want) == 1 else want[positions], parity, how, touch.index
                 )
             if put is not None:
                 put(m, lanes, done)
@@ -192,7 +206,8 @@ def mbarrier_step(instruction: Instruction, context: Context) -> Step:
         return simple[what]
     if what not in ("arrive", "arrive_drop"):
         raise NotTranslated(f"mbarrier.{what}")
-    expects, drop = "expect_tx" in instruction.mods, what == "arrive_drop"
+    expects = "expect_tx" in instruction.mods
+    how_it_arrives = Arriving("relaxed" not in instruction.mods, "cluster" in instruction.mods, what == "arrive_drop")
     put = put_to(first, 64)
 
     def arrive(m: Machine, lanes: Lanes) -> None:
@@ -201,7 +216,7 @@ def mbarrier_step(instruction: Instruction, context: Context) -> Step:
             value = amount(m, lanes, piece.positions)
             positions = slice(None) if piece.positions is None else piece.positions
             state[positions] = m.mbarriers.arrive(
-                m, piece, one if expects else value, value if expects else None, releases, drop, touch.index
+                m, piece, one if expects else value, value if expects else None, how_it_arrives, touch.index
             )
         if put is not None:
             put(m, lanes, state)

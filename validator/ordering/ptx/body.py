@@ -164,6 +164,14 @@ class Body:
             scope = self.scopes[scope].parent
         return 0
 
+    def declares(self, name: str, scope: int) -> bool:
+        """Whether `scope` or one around it declares a register or variable `name`: `%r7` of `%r<8>`, not `%r8`."""
+        while scope >= 0:
+            if self.scopes[scope].declares(name):
+                return True
+            scope = self.scopes[scope].parent
+        return False
+
     def register_type(self, name: str, scope: int) -> str | None:
         """Declared type of register `name` as seen from `scope`: `b32`; None when no scope declares it."""
         types = self.scopes[self.declaring_scope(name, scope)].types
