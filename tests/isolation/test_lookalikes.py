@@ -11,9 +11,11 @@ import pytest
 from tests.isolation.test_offpath import CONFIG, ENV, ENVS, _prove, _proven
 from tests.support.isolation_case import FOLDER
 from tests.support.memory_tree import MemoryTree
-from validator.isolation.effects import import_effects
+from validator.isolation.effects import Effect, import_effects
 from validator.isolation.existing_tests import coverage
-from validator.isolation.source import Sources, parse
+from validator.isolation.offpath.equivalence import Shown
+from validator.isolation.offpath.names import Names
+from validator.isolation.source import Sources
 
 PLAIN = "from settings import Config\n\n\ndef forward(x, config: Config):\n    return stock(x)\n"
 ROUTER = "TABLE = {}\n\n\ndef register(name):\n    return lambda f: TABLE.setdefault(name, f)\n"
@@ -87,7 +89,7 @@ def test_a_guard_reads_what_the_table_gives() -> None:
 )
 def test_what_loading_a_module_runs(statement: str) -> None:
     text = f"from t import TABLE\ndef install(): ...\n{statement}\n"
-    assert list(import_effects(parse("a.py", text.encode()))), statement
+    assert effects(text), statement
 
 
 def test_what_loading_a_module_does_not_run() -> None:
@@ -101,7 +103,13 @@ def test_what_loading_a_module_does_not_run() -> None:
             @functools.cached_property
             def wide(self): return install()
         """
-    assert list(import_effects(parse("a.py", textwrap.dedent(text).encode()))) == []
+    assert effects(textwrap.dedent(text)) == []
+
+
+def effects(text: str) -> list[Effect]:
+    """What loading a module of this text does."""
+    sources = Sources(MemoryTree({"a.py": text}), lambda path: False)
+    return list(import_effects(sources.parse("a.py"), Names(sources).at("a.py")))
 
 
 TEST = "import ops\n\n\ndef test_it():\n    assert ops.f(1) == 1\n"
@@ -179,3 +187,76 @@ def test_a_parameter_that_is_always_the_object_of_one_class(helper: str, decorat
     assert not guard or not _proven(_prove(base, early))
     stranger = f"{head}\n\nready(None)\nfast(None)\n"
     assert not _proven(_prove(base, stranger))
+
+
+LOADED = {
+    "table": "TABLE = {}\ndef install(*a):\n    TABLE['x'] = a\n",
+    "deco": "from table import install\ndef wraps(f):\n    install(f)\n    return f\njit = wraps\n",
+    "shim": "try:\n    import triton\nexcept ImportError:\n    triton = None\n",
+    "user": "import triton\nimport logging\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("X = 1 / 0", "`1 / 0`, which is an error"),
+        ("X = {'a': 1}['b']", "which is an error"),
+        ("X = (1, 2)[5]", "which is an error"),
+        ("X = 'a' + 1", "which is an error"),
+        ("X = None\nY = X.foo", "may-raise"),
+        ("a, b = (1, 2, 3)", "takes 2 values out of 3"),
+        ("class Z:\n    x = undefined_name", "`undefined_name`, which nothing binds"),
+        ("class Z:\n    x = 1 // 0", "which is an error"),
+        ("class Z:\n    import flashinfer_x", "`flashinfer_x`, which nothing in the base needs"),
+        ("def f(x: undefined_name): ...", "`undefined_name`, which nothing binds"),
+        ("X = Y\nY = 1", "`Y`, which nothing binds before"),
+        ("import os\nif os.name == 'x':\n    Y = 1\nZ = Y", "`Y`, which nothing binds before"),
+        ("from table import *\nX = nope", "`nope`, which nothing binds"),
+        ("import table\nX = table.nope", "`table.nope`, which is an error"),
+        ("from table import TABLE\nX = TABLE['nope']", "may-raise"),
+        ("import os\nX = os.nope", "may-raise"),
+        ("import triton\nX = triton.nope", "may-raise"),
+        ("from triton import nope", "may-raise"),
+        ("X = int('x')", "may-raise"),
+        ("del nothing", "`nothing`, which nothing binds"),
+        ("assert False", "which is false"),
+        ("from deco import wraps\n@wraps\ndef f(): ...", "the decorator `wraps`"),
+        ("import deco as functools\n@functools.wraps\ndef f(): ...", "the decorator `functools.wraps`"),
+        ("from deco import wraps as jit\n@jit\ndef f(): ...", "the decorator `jit`"),
+        ("class x:\n    @staticmethod\n    def wraps(f): ...\n@x.wraps\ndef f(): ...", "the decorator `x.wraps`"),
+        (
+            "import functools\nfrom table import install\n@functools.lru_cache(install())\ndef f(): ...",
+            "calls `install`",
+        ),
+        ("from table import install as len\nX = len(3)", "calls `len`"),
+    ],
+)
+def test_a_new_module_that_fails_or_acts_when_it_is_loaded(text: str, shown: str) -> None:
+    found = _loaded(text)
+    assert [s.difference.line for s in found] == [1]
+    assert shown in found[0].difference.reason or (shown == "may-raise" and found[0].difference.raises), found
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import logging\nlogger = logging.getLogger(__name__)\nLIMIT = 1 << 20\nNAME = f'k3_{LIMIT // 2}'",
+        "NAMES = ('a', 'b')\nT = {n: 1 for n in NAMES}\nS = [i for i in range(4) if i]\nD = {'a': 1}['a']",
+        "import triton\n@triton.jit\ndef k(x): ...\n",
+        "from shim import triton\n@triton.jit\ndef k(x): ...\n",
+        "try:\n    import flashinfer_x\nexcept ImportError:\n    flashinfer_x = None\nOK = flashinfer_x is not None",
+        "from __future__ import annotations\nclass K:\n    size: int = 1\n    half = size\n    def f(self) -> L: ...\n"
+        "class L(K): ...",
+        "import enum\nclass Mode(enum.Enum):\n    A = enum.auto()\n    B = enum.auto()\nALL = {Mode.A: 1, Mode.B: 2}",
+        "import functools\n@functools.lru_cache(maxsize=None)\ndef f(x): return x\nG = functools.partial(f, 1)",
+    ],
+)
+def test_a_new_module_that_only_defines_things(text: str) -> None:
+    assert not _loaded(text)
+
+
+def _loaded(text: str) -> tuple[Shown, ...]:
+    """What differs where a shared file takes a function from a new module of this text."""
+    text += "\ndef helper(x): return x\n"
+    return _prove(PLAIN, f"from late import helper\n{PLAIN}", CONFIG, new={"late": text}, **LOADED).differences

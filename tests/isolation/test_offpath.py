@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 import tomllib
+from collections.abc import Mapping
 
 import pytest
 
@@ -28,12 +29,15 @@ ENV = SwitchSpec.parse("env", "ENGINE_FUSED", "1", "0")
 FLAG = SwitchSpec.parse("flag", "--fused", True, False)
 
 
-def _prove(base: str, head: str, switch: SwitchSpec = CONFIG, **others: str) -> FileProof:
-    """`others`: further files of both sides, `/` written as `__`."""
+def _prove(
+    base: str, head: str, switch: SwitchSpec = CONFIG, *, new: Mapping[str, str] | None = None, **others: str
+) -> FileProof:
+    """`others`: further files of both sides, `/` written as `__`; `new`: of the head alone."""
     more = {"settings.py": SETTINGS}
     more |= {f"{name.replace('__', '/')}.py": textwrap.dedent(text) for name, text in others.items()}
     before = Sources(MemoryTree(more | {"a.py": textwrap.dedent(base)}), lambda p: p.startswith("fast/"))
-    after = Sources(MemoryTree(more | {"a.py": textwrap.dedent(head)}), before.isolated, twin=before)
+    added = {f"{name}.py": textwrap.dedent(text) for name, text in (new or {}).items()}
+    after = Sources(MemoryTree(more | added | {"a.py": textwrap.dedent(head)}), before.isolated, twin=before)
     return prove(before, after, switch, [("a.py", "a.py")])[0]
 
 

@@ -19,6 +19,7 @@ from validator.isolation.kernels.kept import reader
 from validator.isolation.kernels.shipped import Shipped, compare_rebuilt, compare_shipped, merged
 from validator.isolation.kernels.sources import undeclared
 from validator.isolation.offpath.equivalence import FileProof, prove
+from validator.isolation.offpath.names import Names
 from validator.isolation.offpath.switch import SwitchSpec
 from validator.isolation.paths import is_own, shared_files
 from validator.isolation.scope_guards import Guard, read_guards
@@ -51,6 +52,11 @@ class Analysis:
     def head(self) -> Sources:
         """Python files of the head."""
         return Sources(self.context.change.head_tree, self._isolated, twin=self.base)
+
+    @cached_property
+    def names(self) -> Names:
+        """What the names of the head's modules mean."""
+        return Names(self.head)
 
     @cached_property
     def _isolated(self) -> Callable[[str], bool]:

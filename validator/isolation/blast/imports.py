@@ -41,6 +41,8 @@ class Import:
     """Function it stands in, as `Class.method`."""
     guards: tuple[str, ...] = ()
     """Conditions under which it runs, outermost first; also those of branches before it that leave."""
+    optional: bool = False
+    """An error of it is caught."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +135,7 @@ class _Walker:
         self.functions = 0
         self.guards: list[str] = []
         self.typing = 0
+        self.caught = 0
         self.for_types = not _OWN_TYPE_CHECKING.search("\n".join(source.lines))
         """`TYPE_CHECKING` is the one of `typing`."""
 
@@ -159,6 +162,11 @@ class _Walker:
                 yield from self._definition(node, name)
             case ast.If():
                 yield from self._if(node)
+            case ast.Try(body=body, handlers=[*_, _]):
+                self.caught += 1
+                yield from self.block(body)
+                self.caught -= 1
+                yield from self.block([*(s for h in node.handlers for s in h.body), *node.orelse, *node.finalbody])
             case _:
                 for field in ("body", "orelse", "finalbody"):
                     yield from self.block(getattr(node, field, None) or [])
@@ -187,4 +195,5 @@ class _Walker:
     def _made(self, alias: ast.alias, module: str, name: str, bound: str) -> Import:
         when = When.TYPE_CHECKING if self.typing else When.LAZY if self.functions else When.EAGER
         guards = tuple(g for g in self.guards if "TYPE_CHECKING" not in g)
-        return Import(self.source.path, alias.lineno, module, name, bound, when, ".".join(self.inside), guards)
+        inside = ".".join(self.inside)
+        return Import(self.source.path, alias.lineno, module, name, bound, when, inside, guards, self.caught > 0)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import ast
 import builtins
 import re
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 
-from validator.isolation.effects import INERT_DECORATORS, statement_effects
+from validator.isolation.effects import statement_effects
 from validator.isolation.offpath.compare import Context, Difference, Kind, Residue
 from validator.isolation.offpath.constants import is_constant, name_of, value_of
-from validator.isolation.offpath.loading import imported_at_base, newly_loaded
+from validator.isolation.offpath.loading import from_outside, newly_loaded
 from validator.isolation.offpath.lookups import Found, Lookups
 from validator.isolation.offpath.losses import MARK
 from validator.isolation.offpath.nodes import with_fields
@@ -106,20 +105,17 @@ class Harmless:
             )
             if not same:
                 return [self._difference(node, at, f"binds `{bound}`, which the base module uses")]
-        loaded = newly_loaded(self.base.sources, self.head.names, paths, self.path)
+        loaded = newly_loaded(self.base.sources, self.raises, paths, self.path)
         worst = sorted(loaded, key=lambda one: not one.certain)[:1]
         for one in worst:
             reason = f"loads `{one.path}`, whose line {one.line} {one.what} when imported"
-            where = "" if one.certain else f"{one.path}:{one.line}"
-            return [self._difference(node, at, reason, where, undecided=not one.certain)]
-        top = module.split(".")[0]
-        if (
-            not paths
-            and module != "__future__"
-            and top not in sys.stdlib_module_names
-            and not imported_at_base(self.base.sources, top)
-        ):
-            return [self._difference(node, at, f"loads `{top}`, which nothing in the base imports")]
+            where = "" if one.certain or one.raises else f"{one.path}:{one.line}"
+            found = self._difference(node, at, reason, where, undecided=not one.certain)
+            return [replace(found, raises=one.raises and not one.certain)]
+        if not paths:
+            missing = from_outside(self.base.sources, module, "" if isinstance(node, ast.Import) else alias.name)
+            if missing is not None:
+                return [self._difference(node, at, f"loads {missing[0]}", undecided=not missing[1])]
         return [Residue(Kind.MODULE_LOADED, f"`{module}` is loaded in `{self.path}` as well", node.lineno)]
 
     def _reads_annotations(self) -> ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | None:
@@ -127,8 +123,7 @@ class Harmless:
         module = self.base.sources.parse(self.old).module
         for node in walk(module) if module else ():
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and list(annotations_of([node])):
-                names = (name_of(d.func if isinstance(d, ast.Call) else d) for d in node.decorator_list)
-                if any(n.split(".")[-1] not in INERT_DECORATORS for n in names):
+                if not all(self.base.names.is_inert(self.old, d) for d in node.decorator_list):
                     return node
             elif isinstance(node, ast.ClassDef) and _READ_ANNOTATIONS & {name_of(b).split(".")[-1] for b in node.bases}:
                 return node
@@ -175,7 +170,8 @@ class Harmless:
         if at.kind == "module" and (taken := self.lookups.of_module(node.name)) is not None:
             return [self._found(node, at, taken)]
         if isinstance(node, ast.ClassDef):
-            effect = next(statement_effects([with_fields(node, decorator_list=[])]), None)
+            body: list[ast.stmt] = [with_fields(node, decorator_list=[])]
+            effect = next(statement_effects(body, self.head.names.at(self.path)), None)
             if effect is not None:
                 here = ast.Pass(lineno=effect.line, end_lineno=effect.line)
                 return [self._difference(here, at, f"`{node.name}` {effect.what} when it is made")]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import builtins
 import re
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -22,20 +21,19 @@ from validator.isolation.offpath.constants import name_of
 from validator.isolation.offpath.handed import class_handed
 from validator.isolation.offpath.passed import assigned_by, passed
 from validator.isolation.offpath.place import Place
+from validator.isolation.offpath.providers import MEMBERS, standard
 from validator.isolation.offpath.scopes import Scope
 from validator.isolation.syntax import unparse, walk
 
 if TYPE_CHECKING:
+    from validator.isolation.offpath.names import Names
     from validator.isolation.offpath.world import World
 
 __all__ = ["Builtin", "Class", "External", "Kind", "Kinds", "Module"]
 
 _DEPTH = 8
-_TORCH = frozenset(
-    {"float16", "bfloat16", "float32", "float64", "half", "float", "double", "int8", "int16", "int32", "int64", "uint8",
-     "bool", "long", "int", "Tensor", "device", "dtype", "nn", "float8_e4m3fn", "float8_e5m2", "cuda", "no_grad"}
-)  # fmt: skip
-"""What every release of PyTorch has."""
+_LOOKED_AT = 20
+"""Files of the base in which the same read is looked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,8 +274,8 @@ class Kinds:
                 rb"[\"']" + attr.encode() + rb"[\"']", sources.data(path)
             ) is not None  # fmt: skip
         if isinstance(owner, External):
-            loaded = sys.modules.get(owner.dotted) if owner.dotted in sys.stdlib_module_names else None
-            known = owner.dotted == "torch" and attr in _TORCH
+            loaded = standard(owner.dotted)
+            known = attr in MEMBERS.get(owner.dotted, ())
             return hasattr(loaded, attr) if loaded else known or self._named_before(place, attr)
         if hasattr(object, attr):
             return True
@@ -287,6 +285,28 @@ class Kinds:
         if any(in_body(one.node, attr) for one in family):
             return True
         return owner.instance and self._constructed(owner, family, attr, place, line)
+
+    def read_alike(self, node: ast.Attribute, place: Place) -> bool:
+        """Whether a file of the base reads the same off the same import."""
+        text = name_of(node)
+        first = text.partition(".")[0]
+        names, base = self.world.names, self.world.sources.twin
+        meant = self._import_of(names, place.path, first)
+        if base is None or not meant or place.local(first):
+            return False
+        holding = [p for p in base.mentions(node.attr) if text.encode() in base.data(p)]
+        before = type(names)(base)
+        return any(self._import_of(before, path, first) == meant for path in holding[:_LOOKED_AT])
+
+    def _import_of(self, names: Names, path: str, name: str) -> str:
+        """What the module's only import of this name brings in, dotted."""
+        match names.bindings(path).get(name, []):
+            case [ast.Import() as node]:
+                return next((a.name for a in node.names if a.asname == name), name)
+            case [ast.ImportFrom() as node]:
+                original = next((a.name for a in node.names if (a.asname or a.name) == name), name)
+                return f"{names.sources.resolve(path, node)}.{original}"
+        return ""
 
     def accepts(self, owner: Kind | None, attr: str) -> bool:
         """Whether a new attribute of this name can be stored on such a thing, and storing it runs nothing."""

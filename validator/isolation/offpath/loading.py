@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 import sys
 from collections.abc import Iterable, Iterator, Set
@@ -10,12 +9,13 @@ from dataclasses import dataclass
 
 from validator.isolation.blast.imports import When, imports_of, resolve_targets, scan
 from validator.isolation.effects import import_effects
+from validator.isolation.offpath.loads import failures
 from validator.isolation.offpath.names import Names
-from validator.isolation.offpath.scopes import walk_scope
-from validator.isolation.offpath.unbound import newly_unbound
-from validator.isolation.source import Source, Sources
+from validator.isolation.offpath.providers import MEMBERS, standard
+from validator.isolation.offpath.raising import Raising
+from validator.isolation.source import Sources
 
-__all__ = ["Loaded", "imported_at_base", "newly_loaded"]
+__all__ = ["Loaded", "from_outside", "newly_loaded"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +27,13 @@ class Loaded:
     what: str
     """Reads on from "loads `path`, whose line n"."""
     certain: bool
+    raises: bool = False
+    """It is, or may be, an error."""
 
 
-def newly_loaded(base: Sources, head: Names, targets: Iterable[str], loader: str) -> Iterator[Loaded]:
+def newly_loaded(base: Sources, raises: Raising, targets: Iterable[str], loader: str) -> Iterator[Loaded]:
     """Effects and failures of loading these modules of the head. `loader`: the file that loads them."""
+    head = raises.kinds.world.names
     sources = head.sources
     own: set[str] = {*_packages(sources, loader), loader}
     todo = [p for target in targets for p in (*_packages(sources, target), target)]
@@ -40,38 +43,56 @@ def newly_loaded(base: Sources, head: Names, targets: Iterable[str], loader: str
         if path in seen or sources.isolated(path) or _is_loaded(base, path, seen - own):
             continue
         seen.add(path)
-        for effect in import_effects(sources.parse(path)):
+        for effect in import_effects(sources.parse(path), head.at(path)):
             yield Loaded(path, effect.line, effect.what, effect.certain or path not in base)
-        if path not in base:
-            yield from _unbound(sources.parse(path))
+        for failure in failures(raises, path):
+            if failure.certain or path not in base:
+                yield Loaded(path, failure.line, failure.what, failure.certain, raises=True)
         for found in imports_of(sources, path):
             if found.when is not When.EAGER:
                 continue
             inside = sources.module_path(found.module)
             submodule = sources.module_path(f"{found.module}.{found.name}") if found.name else None
             if inside is None and submodule is None:
-                top = found.module.split(".")[0]
-                if top not in sys.stdlib_module_names and not imported_at_base(base, top):
-                    yield Loaded(path, found.line, f"imports `{top}`, which nothing in the base needs", True)
+                missing = from_outside(base, found.module, found.name)
+                if missing and not (found.optional and path not in base):
+                    yield Loaded(path, found.line, f"imports {missing[0]}", missing[1], raises=True)
                 continue
             if found.name not in ("", "*") and submodule is None and inside and _lacks(head, inside, found.name):
                 yield Loaded(path, found.line, f"imports `{found.name}`, which `{inside}` does not have", True)
             todo += [p for p in (inside, submodule) if p]
 
 
-def _unbound(source: Source) -> Iterator[Loaded]:
-    """Names that a new module reads when it is loaded, and that nothing binds."""
-    read = {id(node) for node in walk_scope(source.module.body)} if source.module is not None else set()
-    nothing = Source(source.path, ast.Module(body=[], type_ignores=[]), ())
-    for node in newly_unbound(nothing, source):
-        if id(node) in read:
-            yield Loaded(source.path, node.lineno, f"reads `{node.id}`, which nothing binds,", True)
-
-
 def _lacks(names: Names, path: str, name: str) -> bool:
     """Whether the module surely has no such name."""
     may = any(names.binds(path, word) for word in (name, "*", "__getattr__"))
     return not may and names.sources.parse(path).module is not None
+
+
+def from_outside(base: Sources, module: str, name: str) -> tuple[str, bool] | None:
+    """(what, whether surely) is lacking of a module from outside the tree: nothing in the base needs the package, or
+    takes this name from it."""
+    top = module.partition(".")[0]
+    if top in sys.stdlib_module_names:
+        loaded = standard(module)
+        lacks = loaded is not None and name not in ("", "*") and not hasattr(loaded, name)
+        if not lacks or f"{module}.{name}" in sys.modules or module == "__future__":
+            return None
+        return f"`{name}`, which the `{module}` of Python {_VERSION} does not have", False
+    if not imported_at_base(base, top):
+        return f"`{top}`, which nothing in the base needs", True
+    last = name if name not in ("", "*") else module.rpartition(".")[2]
+    known = last in MEMBERS.get(module, ()) or last == top
+    if known or any(_word(top).search(base.data(p)) for p in base.mentions(last)):
+        return None
+    return f"`{name or module}` from `{top}`, which nothing in the base names", False
+
+
+_VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
+
+
+def _word(top: str) -> re.Pattern[bytes]:
+    return re.compile(rb"\b" + re.escape(top.encode()) + rb"\b")
 
 
 def imported_at_base(base: Sources, top: str) -> bool:

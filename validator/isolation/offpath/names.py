@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import re
+from collections.abc import Set
 from dataclasses import dataclass
 
-from validator.isolation.effects import INERT_DECORATORS
 from validator.isolation.offpath.constants import name_of
 from validator.isolation.offpath.place import Place
+from validator.isolation.offpath.providers import INERT, KERNELS, OF_THE_CLASS, is_known
 from validator.isolation.offpath.scopes import FunctionNode, bound_names, walk_scope
 from validator.isolation.source import Sources
 from validator.isolation.syntax import walk
 
-__all__ = ["Function", "Names", "decorated", "decorator_name"]
+__all__ = ["Function", "Meanings", "Names", "decorated", "decorator_name"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,21 +71,42 @@ class Names:
             for n in bound
         )
 
-    def is_inert(self, path: str, decorator: ast.expr) -> bool:
-        """Whether a decorator is one that hands nothing to anybody, and no definition of the tree by that name."""
-        if decorator_name(decorator) not in INERT_DECORATORS:
+    def is_inert(self, path: str, decorator: ast.expr, kinds: Set[str] = INERT) -> bool:
+        """Whether a decorator is one of these, which hand nothing to anybody, and comes from where they come from."""
+        name = decorator_name(decorator)
+        dotted = name_of(decorator.func if isinstance(decorator, ast.Call) else decorator)
+        first, _, rest = dotted.partition(".")
+        if name not in kinds:
             return False
-        first = name_of(decorator.func if isinstance(decorator, ast.Call) else decorator).split(".")[0]
-        for node in self.bindings(path).get(first, []):
-            if isinstance(node, ast.ImportFrom):
-                inside = self.sources.module_path(self.sources.resolve(path, node))
-            elif isinstance(node, ast.Import):
-                inside = self.sources.module_path(first)
-            else:
-                inside = path if decorator_name(decorator) != "setter" else None
-            if inside is not None:
-                return False
-        return True
+        if self.binds(path, first):
+            return self.comes_from_outside(path, first)
+        return name in OF_THE_CLASS if rest else hasattr(builtins, first)
+
+    def comes_from_outside(self, path: str, name: str, depth: int = 0) -> bool:
+        """Whether all that binds the module's name takes it from Python or a known package, if only by way of another
+        module of the tree: `from engine.triton_utils import triton`."""
+        bound = self.bindings(path).get(name, [])
+        taken = [self._is_taken(path, node, name, depth) for node in bound]
+        # What the base hands on is as it was: there, something may stand in where the package is lacking.
+        handed_on = depth and self.sources.twin is not None and path in self.sources.twin
+        return (any(taken) and not any(map(_is_function, bound))) if handed_on else bool(taken) and all(taken)
+
+    def _is_taken(self, path: str, node: ast.AST, name: str, depth: int) -> bool:
+        if isinstance(node, ast.Import):
+            module = next((a.name for a in node.names if a.asname == name), name)
+            return self.sources.module_path(module) is None and is_known(module)
+        if not isinstance(node, ast.ImportFrom):
+            return isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and node.value.value is None
+        target = self.imported(path, node, name)
+        if target is not None:
+            return depth < 4 and self.comes_from_outside(*target, depth + 1)
+        module = self.sources.resolve(path, node)
+        original = next((a.name for a in node.names if (a.asname or a.name) == name), name)
+        return is_known(module) and self.sources.module_path(f"{module}.{original}") is None
+
+    def at(self, path: str) -> Meanings:
+        """What the names of one module mean."""
+        return Meanings(self, path)
 
     def binds(self, path: str, name: str) -> bool:
         """Whether the module binds the name itself (and so hides a builtin)."""
@@ -158,6 +181,29 @@ class Names:
                     if isinstance(item, ast.FunctionDef) and item.name == name:
                         return Function(place.path, item, place.class_name)
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class Meanings:
+    """The names of one module: see `effects.Meaning`."""
+
+    names: Names
+    path: str
+
+    def is_quiet(self, decorator: ast.expr) -> bool:
+        """Whether the decorator hands what it gets to nobody."""
+        return self.names.is_inert(self.path, decorator, INERT | KERNELS)
+
+    def is_itself(self, dotted: str) -> bool:
+        """Whether the name means what it is called in Python or in a known package, not something of the tree."""
+        first = dotted.partition(".")[0]
+        if not self.names.binds(self.path, first):
+            return hasattr(builtins, first) or self.names.binds(self.path, "*")
+        return dotted == "init_logger" or self.names.comes_from_outside(self.path, first)
+
+
+def _is_function(node: ast.AST) -> bool:
+    return isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
 
 
 _TYPING = ("typing", "typing_extensions")

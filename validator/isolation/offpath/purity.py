@@ -28,7 +28,9 @@ _FUNCTIONS: Final = frozenset(
         "pathlib.Path", "threading.Lock", "threading.local", "contextvars.ContextVar", "ContextVar",
         "frozenset", "defaultdict", "collections.defaultdict", "OrderedDict", "deque", "math.sqrt", "math.log",
         "math.ceil", "contextlib.nullcontext", "nullcontext", "functools.partial", "partial",
-        "importlib.util.find_spec",
+        "importlib.util.find_spec", "enum.auto", "auto", "triton.Config", "tl.constexpr", "itertools.count",
+        "itertools.product", "types.SimpleNamespace", "SimpleNamespace", "Counter", "collections.Counter",
+        "threading.RLock", "threading.Event", "torch.device", "torch.Size",
     }
 )  # fmt: skip
 _PLAIN: Final = frozenset({
@@ -37,12 +39,18 @@ _PLAIN: Final = frozenset({
 })  # fmt: skip
 
 
+_COMPREHENSIONS: Final = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+
 class Purity:
     """Judges expressions. Attribute reads count as free of effects unless the tree defines such a property."""
 
-    def __init__(self, computed: Callable[[str], bool]) -> None:
+    def __init__(self, computed: Callable[[str], bool], itself: Callable[[str], bool] | None = None) -> None:
         self.computed = computed
         """Whether reading an attribute of this name may run code of the tree (a property)."""
+        self.itself = itself
+        """For what a module's own statements evaluate: whether a dotted name means what it is called, where functions
+        are known by their names."""
 
     def __call__(self, node: ast.expr | None) -> bool:
         """True: evaluating it changes nothing that other code can see (it may still raise or take time)."""
@@ -64,16 +72,28 @@ class Purity:
                 if isinstance(part.func, ast.Attribute):
                     todo.append(part.func.value)
                 continue
+            if isinstance(part, _COMPREHENSIONS):
+                if not all(self._goes_over(one) for one in part.generators):
+                    return False
+                todo += [p for p in parts(part) if not isinstance(p, ast.comprehension)]
+                todo += [p for one in part.generators for p in (one.iter, *one.ifs)]
+                continue
             if kind not in _PLAIN or (isinstance(part, ast.Attribute) and self.computed(part.attr)):
                 return False
             todo += parts(part)
         return True
 
+    def _goes_over(self, node: ast.comprehension) -> bool:
+        """Whether going over it uses nothing up: a display, a range; names of a module hold no generators."""
+        shown = isinstance(node.iter, ast.Tuple | ast.List | ast.Set | ast.Dict)
+        ranged = isinstance(node.iter, ast.Call) and name_of(node.iter.func) == "range"
+        named = self.itself is not None and (bool(name_of(node.iter)) or isinstance(node.iter, ast.Call))
+        return not node.is_async and (shown or ranged or named)
+
     def _known(self, node: ast.Call) -> bool:
-        if isinstance(node.func, ast.Name) and node.func.id in _BUILTINS:
-            return True
-        if name_of(node.func) in _FUNCTIONS:
-            return True
+        name = name_of(node.func)
+        if name in _FUNCTIONS or (isinstance(node.func, ast.Name) and name in _BUILTINS):
+            return self.itself is None or self.itself(name)
         if not isinstance(node.func, ast.Attribute):
             return False
         if node.func.attr == "get":

@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import ast
 import builtins
+import copy
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
-from validator.isolation.offpath.constants import is_constant, name_of, value_of
+from validator.isolation.offpath.constants import UNKNOWN, call, is_constant, name_of
 from validator.isolation.offpath.kinds import Builtin, Class, External, Kinds
 from validator.isolation.offpath.notes import Note
 from validator.isolation.offpath.passed import Passed, passed
 from validator.isolation.offpath.place import Place
 from validator.isolation.offpath.switch import Off
+from validator.isolation.offpath.values import FAILS, worked_out
 from validator.isolation.syntax import unparse, walk
 
 __all__ = ["Raising", "may_raise"]
@@ -28,9 +30,9 @@ _QUIET = frozenset({"isinstance", "hasattr", "callable", "id", "issubclass"})
 _MAKERS = frozenset(
     {"field", "Field", "getLogger", "init_logger", "TypeVar", "ParamSpec", "NewType", "namedtuple", "frozenset", "Lock",
      "local", "ContextVar", "nullcontext", "partial",
-     "OrderedDict", "defaultdict", "deque", "compile", "Path", "getenv"}
+     "OrderedDict", "defaultdict", "deque", "compile", "Path", "getenv", "auto", "SimpleNamespace", "RLock", "Event",
+     "Counter"}
 )  # fmt: skip
-_NUMBERS = (ast.Add, ast.Sub, ast.Mult, ast.BitOr, ast.BitAnd, ast.BitXor)
 _LABELS = (str, bytes, bool, type(None))
 
 
@@ -70,13 +72,15 @@ class Raising:
                 return self._parts(values, place) or self._truths(values[:-1], place)
             case ast.UnaryOp(op=ast.Not(), operand=operand):
                 return self.part(operand, place) or self.truth(operand, place)
-            case ast.UnaryOp(operand=operand):
-                return None if _number(operand) else node
+            case ast.UnaryOp():
+                return None if self._gives_value(node, place) else node
             case ast.BinOp(left=left, op=op, right=right):
-                return None if _folds(left, op, right) else node
+                if place.module_level and isinstance(op, ast.BitOr) and self._are_types([left, right], place):
+                    return None
+                return None if self._gives_value(node, place) else node
             case ast.JoinedStr(values=values):
                 shown = [v for v in values if isinstance(v, ast.FormattedValue)]
-                return None if all(v.format_spec is None and is_constant(v.value) for v in shown) else node
+                return None if all(v.format_spec is None and self._gives_value(v.value, place) for v in shown) else node
             case ast.IfExp(test=test, body=body, orelse=orelse):
                 return self._parts([test, body, orelse], place) or self.truth(test, place)
             case ast.Tuple(elts=elements) | ast.List(elts=elements):
@@ -84,11 +88,79 @@ class Raising:
             case ast.Set(elts=elements):
                 return None if all(map(is_constant, elements)) else node
             case ast.Dict(keys=keys, values=values):
-                plain = all(k is not None and is_constant(k) for k in keys)
-                return self._parts(values, place) if plain else node
+                named = [k for k in keys if k is not None]
+                plain = len(named) == len(keys) and all(self._is_key(k, place) for k in named)
+                return self._parts([*named, *values], place) if plain else node
+            case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
+                return self._comprehension(node, place)
             case ast.Call():
                 return self._call(node, place)
         return node
+
+    def known(self, place: Place) -> Callable[[ast.expr], ast.expr | None]:
+        """What a name of the module stands for: bound once, to something that no other module changes."""
+
+        def shown(node: ast.expr) -> ast.expr | None:
+            if not isinstance(node, ast.Name) or node.id in place.hidden or place.local(node.id):
+                return None
+            match self.kinds.world.names.bindings(place.path).get(node.id, []):
+                case [ast.Assign(targets=[ast.Name()], value=value)]:
+                    return value
+                case [ast.AnnAssign(value=ast.expr() as value)]:
+                    return value
+            return None
+
+        return shown
+
+    def _gives_value(self, node: ast.expr, place: Place) -> bool:
+        found = worked_out(node, self.known(place))
+        return found is not UNKNOWN and found is not FAILS
+
+    def _is_key(self, node: ast.expr, place: Place) -> bool:
+        """Whether it can be a key: constants, members of classes and modules."""
+        if is_constant(node) or self._gives_value(node, place):
+            return True
+        kind = self.kinds.of(node.value if isinstance(node, ast.Attribute) else node, place)
+        return isinstance(kind, External | Class)
+
+    def _comprehension(
+        self, node: ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp, place: Place
+    ) -> ast.expr | None:
+        """Over constants: what is made of each is a plain expression of its name."""
+        inner = copy.copy(place)
+        for one in node.generators:
+            over = self.part(one.iter, inner)
+            if over is not None:
+                return over
+            if not isinstance(one.target, ast.Name) or not self._holds_constants(one.iter, inner):
+                return one.iter
+            inner.hidden = inner.hidden | {one.target.id}
+            asked = self._parts(one.ifs, inner) or self._truths(one.ifs, inner)
+            if asked is not None:
+                return asked
+        made = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
+        found = self._parts(made, inner)
+        keys = made[:1] if isinstance(node, ast.DictComp | ast.SetComp) else []
+        return found or next((k for k in keys if not isinstance(k, ast.Constant | ast.Name)), None)
+
+    def _holds_constants(self, node: ast.expr, place: Place) -> bool:
+        """Whether it is a display of constants, a name for one, or a range."""
+        if isinstance(node, ast.Call):
+            return name_of(node.func) == "range"
+        shown = self.known(place)(node) or node
+        if isinstance(shown, ast.Dict):
+            return all(k is not None and is_constant(k) for k in shown.keys)
+        return isinstance(shown, ast.Tuple | ast.List | ast.Set) and all(map(is_constant, shown.elts))
+
+    def _are_types(self, nodes: Iterable[ast.expr], place: Place) -> bool:
+        """Whether `a | b` joins types; a `None` stands for its type beside one."""
+        plain = [n for n in nodes if not (isinstance(n, ast.Constant) and n.value is None)]
+        return bool(plain) and all(
+            self._are_types([n.left, n.right], place)
+            if isinstance(n, ast.BinOp) and isinstance(n.op, ast.BitOr)
+            else self._is_type([n.value if isinstance(n, ast.Subscript) else n], place)
+            for n in plain
+        )
 
     def truth(self, node: ast.expr, place: Place) -> ast.expr | None:
         """The part whose truth may not be asked for (an array of many elements has none)."""
@@ -194,10 +266,14 @@ class Raising:
         if node.attr == switch.name and name_of(node.value).split(".")[-1] == switch.container != "":
             return None  # where the manifest says that the switch is
         kind = self.kinds.of(node.value, place)
-        return None if kind is not None and self.kinds.has(kind, node.attr, place, node.lineno) else node
+        if kind is not None and self.kinds.has(kind, node.attr, place, node.lineno):
+            return None
+        return None if not isinstance(kind, Class | Builtin) and self.kinds.read_alike(node, place) else node
 
     def _subscript(self, node: ast.Subscript, place: Place) -> ast.expr | None:
         """A key is proven in the declared container, and wherever types are only spelled out."""
+        if self._gives_value(node, place):
+            return None
         inner = self.part(node.value, place)
         if inner is not None:
             return inner
@@ -256,6 +332,8 @@ class Raising:
         inner = self._parts(args, place)
         if inner is not None:
             return inner
+        if self._works_on_constants(node, place):
+            return None
         match node.func:
             case ast.Name(id=name) if hasattr(builtins, name) and not self.kinds.world.names.binds(place.path, name):
                 quiet = name in _QUIET or (name == "getattr" and len(args) == 3) or (name == "type" and len(args) == 1)
@@ -272,6 +350,15 @@ class Raising:
         if function.split(".")[-1] in _MAKERS or function in ("super",):
             return self.part(node.func, place)
         return node
+
+    def _works_on_constants(self, node: ast.Call, place: Place) -> bool:
+        """A builtin or a method of text, which gives the same whenever it is called."""
+        name = name_of(node.func)
+        if node.keywords or place.local(name) or name in place.hidden or self.kinds.world.names.binds(place.path, name):
+            return False
+        if name == "range":
+            return 1 <= len(node.args) <= 3 and all(_whole(worked_out(a, self.known(place))) for a in node.args)
+        return call(node.func, node.args) is not UNKNOWN
 
     def _lookup(self, node: ast.Call, receiver: ast.expr, method: str, place: Place) -> ast.expr | None:
         inner = self.part(receiver, place)
@@ -311,22 +398,8 @@ def may_raise(part: ast.expr, where: str, file: str) -> str:
     return f"nothing shows that `{unparse(part)[:80]}`{place}, which is evaluated with the switch off, raises no error"
 
 
-def _folds(left: ast.expr, op: ast.operator, right: ast.expr) -> bool:
-    """Whether the operation of two numbers surely gives one, and not a large one."""
-    if isinstance(left, ast.BinOp):
-        return _folds(left.left, left.op, left.right) and _folds(ast.Constant(value=1), op, right)
-    if not (_number(left) and _number(right)):
-        return False
-    amount = value_of(right)
-    if isinstance(op, ast.Div | ast.FloorDiv | ast.Mod):
-        return bool(amount)
-    if isinstance(op, ast.LShift | ast.RShift | ast.Pow):
-        return isinstance(amount, int) and 0 <= amount <= 64 and isinstance(value_of(left), int)
-    return isinstance(op, _NUMBERS)
-
-
-def _number(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and isinstance(node.value, int | float)
+def _whole(value: object) -> bool:
+    return isinstance(value, int) and value != 0
 
 
 def _label(node: ast.expr) -> bool:

@@ -29,7 +29,7 @@ def check(context: StageContext) -> Iterator[Finding]:
         source = analysis.head.parse(path)
         if source.module is None:
             continue
-        for effect in import_effects(source):
+        for effect in import_effects(source, analysis.names.at(path)):
             yield finding(
                 RULE,
                 path,

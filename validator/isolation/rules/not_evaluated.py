@@ -88,7 +88,7 @@ def _new_file(analysis: Analysis, path: str) -> tuple[str, int | None] | None:
     source = analysis.head.parse(path)
     if source.module is None:
         return source.problem, source.line
-    effect = next(import_effects(source), None)
+    effect = next(import_effects(source, analysis.names.at(path)), None)
     if effect is not None:
         return f"it {effect.what} when it is loaded", effect.line
     if path.rsplit("/", 1)[-1] in ("__init__.py", "conftest.py", "sitecustomize.py", "usercustomize.py"):
