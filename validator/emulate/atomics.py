@@ -18,10 +18,14 @@ from validator.manifest.contract import Role
 if TYPE_CHECKING:
     from validator.emulate.machine import Machine
 
-__all__ = ["Combine", "atomic"]
+__all__ = ["Combine", "atomic", "compare_and_swap"]
 
 Combine = Callable[[Array, list[Array]], Array]
 """(present values, operands) → new values, element by element."""
+_FEW = 8
+"""Threads that are not worth sorting."""
+_PATIENCE = 2
+"""Attempts in which few could go together: behind one that changes memory all others may leave it as it then is."""
 
 
 def atomic(m: Machine, lanes: Lanes, addresses: Array, touch: Touch, operands: list[Array], combine: Combine) -> Array:
@@ -59,21 +63,65 @@ def _modify(m: Machine, piece: Piece, touch: Touch, operands: list[Array], combi
 def _rounds(
     views: dict[int, Array], piece: Piece, touch: Touch, operands: list[Array], combine: Combine, m: Machine
 ) -> Array:
-    """Round k executes the k-th thread of each address, in an order drawn by the adversary."""
+    """Threads whose addresses meet execute one after the other, in an order drawn by the adversary."""
     view = views[touch.width]
     where = piece.offsets >> (touch.width.bit_length() - 1)
     found = np.empty((len(where), *view.shape[1:]), view.dtype)
     turn = _turns(where, m.adversary.order_of(len(where)))
-    for round_ in range(int(turn.max()) + 1):
-        at = np.flatnonzero(turn == round_)
+
+    def execute(at: Array) -> None:
         place = where[at]
         m.published.observe_atomic(m, piece, touch, at)
         found[at] = view[place]
         view[place] = new = combine(view[place], [o[at] for o in operands])
-        if (new != found[at]).any():
+        changed = _changes(new, found[at])
+        if changed.any():
             m.version += 1
-        m.published.publish(m, piece, touch, at)
+        at = at[changed] if combine is compare_and_swap else at  # one that fails is a read
+        if len(at):
+            m.published.publish(m, piece, touch, at)
+
+    waiting = _without_change(execute, view, where, turn, operands, combine)
+    for round_ in range(int(turn[waiting].max()) + 1 if len(waiting) else 0):
+        at = waiting[turn[waiting] == round_]
+        if len(at):
+            execute(at)
     return found
+
+
+def _changes(new: Array, old: Array) -> Array:
+    """Which elements differ; of rows, which rows."""
+    differs: Array = new != old
+    return np.asarray(differs.any(axis=1)) if differs.ndim == 2 else differs
+
+
+def _without_change(
+    execute: Callable[[Array], None], view: Array, where: Array, turn: Array, operands: list[Array], combine: Combine
+) -> Array:
+    """Executes together what leaves memory as it is, up to and with the next that changes it, as long as most do: no
+    value tells in which order they came. What is left for one after the other, in the order of their turns."""
+    waiting, patience = np.lexsort((turn, where)), _PATIENCE
+    while len(waiting) > _FEW and patience:
+        place = where[waiting]
+        changes = _changes(combine(view[place], [o[waiting] for o in operands]), view[place])
+        before = np.cumsum(changes) - changes
+        starts = np.flatnonzero(np.r_[True, place[1:] != place[:-1]])
+        before -= np.repeat(before[starts], np.diff(np.r_[starts, len(place)]))
+        now = before == 0
+        patience = _PATIENCE if np.count_nonzero(now) * 2 > len(waiting) else patience - 1
+        for at in (waiting[now & ~changes], waiting[now & changes]):
+            if len(at):
+                execute(at)
+        waiting = waiting[~now]
+    return waiting
+
+
+def compare_and_swap(old: Array, operands: list[Array]) -> Array:
+    """atom.cas: `operands` are what is expected and what takes its place."""
+    same = old == operands[0]
+    if same.ndim == 2:
+        same = same.all(axis=1)[:, None]
+    return np.where(same, operands[1], old)
 
 
 def _turns(where: Array, order: Array) -> Array:

@@ -205,26 +205,21 @@ def async_store(instruction: Instruction, context: Context) -> Step:
         values = [np.broadcast_to(read(m, lanes), (lanes.count,)) for read in reads]
         carried = Region("registers", size * lanes.count)
         carried.fill(np.ascontiguousarray(np.stack(values, axis=1)).tobytes())
-        targets, counters = to(m, lanes), at(m, lanes)
-        for number, thread in enumerate(lanes.threads.tolist()):
-            one = Lanes(np.array([thread]))
-            place = _range(m, one, targets[number : number + 1], write, size)
-            barrier = _single(m, one, counters[number : number + 1], sync)
-            if place is not None and barrier is not None:
-                origin = number * size + np.arange(size)
-                copy = BulkCopy(
-                    index,
-                    thread,
-                    carried,
-                    origin,
-                    *place,
-                    np.zeros(0, np.uint8),
-                    barrier,
-                    size,
-                    reduce=combine,
-                    generic=True,
-                )
-                m.copies.launch(m, copy, write)
+        barriers = {
+            thread: offset
+            for piece in locate(m, lanes, at(m, lanes), sync)
+            for thread, offset in zip(piece.threads.tolist(), piece.offsets.tolist(), strict=True)
+        }
+        bytes_ = np.arange(size)
+        for piece in locate(m, lanes, to(m, lanes), write):
+            numbers = range(lanes.count) if piece.positions is None else piece.positions.tolist()
+            for number, thread, first in zip(numbers, piece.threads.tolist(), piece.offsets.tolist(), strict=True):
+                if thread in barriers:
+                    copy = BulkCopy(
+                        index, thread, carried, number * size + bytes_, piece.region, first + bytes_,
+                        np.zeros(0, np.uint8), barriers[thread], size, reduce=combine, generic=True,
+                    )  # fmt: skip
+                    m.copies.launch(m, copy, write)
 
     return step
 

@@ -341,11 +341,17 @@ class Copies:
     # --- when nothing else can run ----------------------------------------------------------------------------------
 
     def deliver_next(self, m: Machine) -> bool:
-        """One held-back copy that an mbarrier counts lands, or one delayed arrival happens; False when none is left."""
-        for copy in self.bulk:
-            if copy.barrier is not None:
+        """Held-back copies that one mbarrier counts land until its phase ends, or one delayed arrival happens; False
+        when none is left."""
+        first = next((copy.barrier for copy in self.bulk if copy.barrier is not None), None)
+        if first is not None:
+            barrier = m.mbarriers.get(first)
+            phase = None if barrier is None else barrier.phase
+            for copy in [c for c in self.bulk if c.barrier == first]:
                 self._arrive(m, copy, copy.clock)
-                return True
+                if barrier is None or barrier.phase != phase:
+                    break
+            return True
         if self.arrivals:
             threads, offsets = self.arrivals.pop(0)
             self.wait(m, threads, None)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from validator.emulate.access import load, store
-from validator.emulate.atomics import Combine, atomic
+from validator.emulate.atomics import Combine, atomic, compare_and_swap
 from validator.emulate.isa import lookup, matrix_copy
 from validator.emulate.lanes import Array, Lanes
 from validator.emulate.memory import Touch
@@ -98,7 +98,7 @@ def combination(name: str, kind: str) -> Combine:
     if name == "exch":
         return lambda old, operands: operands[0]
     if name == "cas":
-        return _compare_and_swap
+        return compare_and_swap
     if name == "inc":
         return lambda old, operands: np.where(old >= operands[0], old * 0, old + old.dtype.type(1))
     if name == "dec":
@@ -111,13 +111,6 @@ def combination(name: str, kind: str) -> Combine:
                 run = op.run
                 return lambda old, operands: run(old, operands[0])[0]
     raise NotTranslated(f"atomic {name} of {kind}")
-
-
-def _compare_and_swap(old: Array, operands: list[Array]) -> Array:
-    same = old == operands[0]
-    if same.ndim == 2:
-        same = same.all(axis=1)[:, None]
-    return np.where(same, operands[1], old)
 
 
 def atomic_step(instruction: Instruction, context: Context) -> Step:
