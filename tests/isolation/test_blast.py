@@ -150,3 +150,75 @@ def test_the_graph_is_grimps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert ours == expected
     assert len(ours) > 15
     sys.modules.pop("graphcheck", None)
+
+
+FLAGS = """
+import contextlib, os
+MODE, TABLE, CACHE, ONCE, COUNT = "a", {}, {}, None, 0
+def set_mode(v):
+    global MODE
+    MODE = v
+def put(k, v): TABLE[k] = v
+def outer(v): set_mode(v)
+def extend(v): TABLE.update(v)
+def env(v):
+    import os
+    os.environ["X"] = v
+class Reg:
+    models, level = {}, 1
+    @classmethod
+    def add(cls, k, v): cls.models[k] = v
+    @classmethod
+    def get(cls, k): return cls.models.get(k)
+    @staticmethod
+    def set_level(v): Reg.level = v
+def cached(k):
+    if k not in CACHE:
+        CACHE[k] = make(k)
+    return CACHE[k]
+def cached_too(k):
+    try:
+        return CACHE[k]
+    except KeyError:
+        CACHE[k] = make(k)
+    return CACHE[k]
+def once():
+    global ONCE
+    if ONCE is None:
+        ONCE = make(1)
+    return ONCE
+def count():
+    global COUNT
+    COUNT += 1
+    return COUNT
+@contextlib.contextmanager
+def scope(v):
+    global MODE
+    before, MODE = MODE, v
+    try: yield
+    finally: MODE = before
+def local(v):
+    MODE = {}
+    MODE[v] = 1
+    MODE.update(v)
+"""
+
+
+@pytest.mark.parametrize(
+    ("call", "changes"),
+    [
+        ("set_mode(1)", "MODE"), ("put('a', 1)", "TABLE['a']"), ("outer(1)", "MODE"), ("extend({})", "TABLE"),
+        ("env('1')", "os.environ"), ("Reg.add('a', 1)", "cls.models[k]"), ("Reg.set_level(1)", "Reg.level"),
+        ("cached(1)", ""), ("cached_too(1)", ""), ("once()", ""), ("count()", ""), ("scope(1)", ""), ("local(1)", ""),
+        ("Reg.get('a')", ""),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("how", ["from pkg.flags import {0}\n\ndef go():\n    {1}\n", "import pkg.flags as f\nf.{1}\n"])
+def test_shared_functions_that_change_what_all_share(call: str, changes: str, how: str) -> None:
+    text = how.format(call.partition("(")[0].partition(".")[0], call)
+    files = {"pkg/__init__.py": "", "pkg/flags.py": FLAGS, "pkg/fast/__init__.py": "", "pkg/fast/run.py": text}
+    found = measure(_sources(files)).patches
+    assert [(p.line, p.at_import) for p in found] == (
+        [(text.count("\n"), text.startswith("import"))] if changes else []
+    )
+    assert all(p.target.startswith("pkg.flags: ") and changes.split("[")[0] in p.target for p in found)

@@ -260,3 +260,22 @@ def _loaded(text: str) -> tuple[Shown, ...]:
     """What differs where a shared file takes a function from a new module of this text."""
     text += "\ndef helper(x): return x\n"
     return _prove(PLAIN, f"from late import helper\n{PLAIN}", CONFIG, new={"late": text}, **LOADED).differences
+
+
+ACTING = {"u": "import os\nos.environ['A'] = '1'\n", "v": "print('v')\n", "w": "def k(): ...\n", "t": "import u\n"}
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "same"),
+    [
+        ("from u import f", "from v import g", False),
+        ("from t import f", "from v import g", False),
+        ("from u import f", "from w import k", True),
+        ("import os", "from u import f", True),
+    ],
+)
+def test_imports_that_change_places(first: str, second: str, same: bool) -> None:
+    base, head = f"{first}\n{second}\nx = f\n", f"{second}\n{first}\nx = f\n"
+    assert _proven(_prove(base, head, **ACTING)) is same
+    between = f"{first}\nimport sys\n{second}\nx = f\n"
+    assert _proven(_prove(base, between, **ACTING))

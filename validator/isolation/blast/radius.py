@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from validator.change.model import MissingFile, Tree
 from validator.isolation.blast.graph import ImportGraph, Reach, build, cycles, reach
 from validator.isolation.blast.imports import Import, imports_of
+from validator.isolation.blast.setters import CHANGERS, Setters
 from validator.isolation.offpath.constants import name_of
+from validator.isolation.offpath.names import Names
 from validator.isolation.source import Sources
 from validator.isolation.syntax import functions, nodes, unparse, walk
 
@@ -76,11 +78,12 @@ def measure(sources: Sources) -> Radius:
     private: list[PrivateUse] = []
     patches: list[Patch] = []
     pins = _pins(sources.tree)
+    setters = Setters(Names(sources))
     for path in isolated:
         outside = [i for i in imports_of(sources, path) if target_path(sources, i) not in inside]
         outward |= dict.fromkeys(i.module for i in outside)
         private += _private(sources, path, outside, pins)
-        patches += _patches(sources, path, outside)
+        patches += _patches(sources, path, outside, setters)
     return Radius(
         len(sources.paths),
         isolated,
@@ -99,12 +102,19 @@ def target_path(sources: Sources, found: Import) -> str | None:
     return submodule or sources.module_path(found.module)
 
 
+def _meant(found: Import) -> str:
+    """Dotted name of what an import binds: of `import a.b`, `a`."""
+    if found.name:
+        return f"{found.module}.{found.name}"
+    return found.bound if found.bound == found.module.partition(".")[0] else found.module
+
+
 # What it uses ---------------------------------------------------------------------------------------------------
 
 
 def _private(sources: Sources, path: str, outside: Sequence[Import], pins: dict[str, str]) -> Iterator[PrivateUse]:
     """Names with one leading underscore, imported or read off an imported module."""
-    bound = {i.bound: f"{i.module}.{i.name}" if i.name else i.bound for i in outside}
+    bound = {i.bound: _meant(i) for i in outside}
     seen: set[str] = set()
 
     def made(line: int, dotted: str) -> Iterator[PrivateUse]:
@@ -157,16 +167,16 @@ def _pins(tree: Tree) -> dict[str, str]:
 # What it changes ------------------------------------------------------------------------------------------------
 
 
-def _patches(sources: Sources, path: str, outside: Sequence[Import]) -> Iterator[Patch]:
+def _patches(sources: Sources, path: str, outside: Sequence[Import], setters: Setters) -> Iterator[Patch]:
     """Stores into objects that come from outside: monkeypatches, tables of others, the process's environment."""
     module = sources.parse(path).module
     if module is None:
         return
-    names = {i.bound: f"{i.module}.{i.name}" if i.name else i.bound for i in outside}
+    names = {i.bound: _meant(i) for i in outside}
     found: list[tuple[ast.expr, str]] = []
     for kind in (ast.Attribute, ast.Subscript, ast.Call):
         for node in nodes(module, kind):
-            target = _foreign_target(node, names) or _replaced_method(sources, node)
+            target = _foreign_target(node, names) or _replaced_method(sources, node) or _set(setters, node, names)
             if target:
                 found.append((node, target))
     if found:
@@ -188,24 +198,6 @@ def _replaced_method(sources: Sources, node: ast.AST) -> str:
     ):
         return ""
     return unparse(node)[:120] if sources.defines(node.attr) else ""
-
-
-_CHANGERS = frozenset(
-    {
-        "setdefault",
-        "update",
-        "append",
-        "insert",
-        "extend",
-        "add",
-        "pop",
-        "remove",
-        "clear",
-        "register",
-        "putenv",
-        "unsetenv",
-    }
-)
 
 
 _PROCESS_WIDE = frozenset(
@@ -241,7 +233,7 @@ def _foreign_target(node: ast.AST, names: Mapping[str, str]) -> str:
             return called
         elif isinstance(node.func, ast.Attribute) and node.func.attr in ("cache_clear", "setLevel") and first in names:
             targets = [node.func.value]
-        elif isinstance(node.func, ast.Attribute) and node.func.attr in _CHANGERS:
+        elif isinstance(node.func, ast.Attribute) and node.func.attr in CHANGERS:
             owner = name_of(node.func.value)
             if owner == "os.environ" or _constant_like(owner.split(".")[-1]):
                 targets = [node.func.value]
@@ -254,6 +246,14 @@ def _foreign_target(node: ast.AST, names: Mapping[str, str]) -> str:
         if isinstance(root, ast.Name) and root.id in names:
             return unparse(target)[:120]
     return ""
+
+
+def _set(setters: Setters, node: ast.AST, names: Mapping[str, str]) -> str:
+    """What a function of shared code changes for everybody when it is called here; empty: nothing."""
+    called = name_of(node.func) if isinstance(node, ast.Call) else ""
+    first, _, rest = called.partition(".")
+    meant = f"{names[first]}.{rest}".rstrip(".") if first in names else ""
+    return setters.changes(meant) if "." in meant else ""
 
 
 def _registers(dotted: str) -> bool:

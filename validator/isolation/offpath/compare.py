@@ -5,11 +5,12 @@ from __future__ import annotations
 import ast
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from enum import StrEnum
 from itertools import groupby
+from typing import Protocol
 
 from validator.isolation.offpath.nodes import inert, origin_of, ranks
 from validator.isolation.offpath.scopes import bound_names
@@ -86,9 +87,17 @@ class Context:
         return Context(kind, f"{self.inside}.{name}" if self.inside else name, owner, decorated)
 
 
-Judge = Callable[[ast.stmt, Context], "Sequence[Residue | Difference]"]
-"""What a statement that only the head has amounts to. Empty: it is a difference like any other."""
 Item = Residue | Difference
+
+
+class Judge(Protocol):
+    """Knows the trees that the statements stand in."""
+
+    def __call__(self, node: ast.stmt, at: Context) -> Sequence[Item]:
+        """What a statement that only the head has amounts to. Empty: it is a difference like any other."""
+
+    def reordered(self, node: ast.stmt, passed: Sequence[ast.stmt], at: Context) -> Sequence[Difference]:
+        """What it amounts to that an import stands on the other side of these imports."""
 
 
 def compare(base: list[ast.stmt], head: list[ast.stmt], judge: Judge) -> list[Item]:
@@ -131,6 +140,9 @@ class _Comparison:
             news = [s for s, d in zip(head[j1:j2], b[j1:j2], strict=True) if not (_movable(s, at) and d in moved)]
             for statement, text in zip(head[j1:j2], b[j1:j2], strict=True):
                 if _movable(statement, at) and text in moved:
+                    passed = _passed(text, a, b)
+                    others = [s for s, d in zip(head, b, strict=True) if d in passed and _is_import(s)]
+                    yield from self.judge.reordered(statement, others, at) if _is_import(statement) else ()
                     yield Residue(
                         Kind.MOVED, f"`{unparse(statement).splitlines()[0]}` stands elsewhere", statement.lineno
                     )
@@ -282,6 +294,16 @@ def _movable(node: ast.stmt, at: Context) -> bool:
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
         return at.kind in ("module", "class") and inert(node)
     return isinstance(node, ast.Import | ast.ImportFrom)
+
+
+def _is_import(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Import | ast.ImportFrom)
+
+
+def _passed(text: str, base: list[str], head: list[str]) -> set[str]:
+    """What stands before it on one side and behind it on the other."""
+    before = [set(side[: side.index(text)]) for side in (base, head)]
+    return (before[0] ^ before[1]) & set(base) & set(head)
 
 
 def _key(node: ast.stmt) -> tuple[str, ...]:

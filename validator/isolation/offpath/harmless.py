@@ -11,7 +11,7 @@ from dataclasses import replace
 from validator.isolation.effects import statement_effects
 from validator.isolation.offpath.compare import Context, Difference, Kind, Residue
 from validator.isolation.offpath.constants import is_constant, name_of, value_of
-from validator.isolation.offpath.loading import from_outside, newly_loaded
+from validator.isolation.offpath.loading import acts, from_outside, newly_loaded
 from validator.isolation.offpath.lookups import Found, Lookups
 from validator.isolation.offpath.losses import MARK
 from validator.isolation.offpath.nodes import with_fields
@@ -117,6 +117,27 @@ class Harmless:
             if missing is not None:
                 return [self._difference(node, at, f"loads {missing[0]}", undecided=not missing[1])]
         return [Residue(Kind.MODULE_LOADED, f"`{module}` is loaded in `{self.path}` as well", node.lineno)]
+
+    def reordered(self, node: ast.stmt, passed: Sequence[ast.stmt], at: Context) -> Sequence[Difference]:
+        """An import that changes places with others, where both load something that acts when it is loaded."""
+        mine = self._acting(node)
+        other = next((f for s in passed if (f := self._acting(s)) and f != mine), "") if mine else ""
+        if not other:
+            return ()
+        what = f"`{mine}` and `{other}` are loaded the other way round, and both do something when they are loaded"
+        return [self._difference(node, at, what, f"{mine}:1", undecided=True)]
+
+    def _acting(self, node: ast.stmt) -> str:
+        """The file of the tree that an import loads, if loading it for the first time does something; else empty."""
+        if not isinstance(node, ast.Import | ast.ImportFrom):
+            return ""
+        sources = self.head.sources
+        modules = [alias.name for alias in node.names]
+        if isinstance(node, ast.ImportFrom):
+            module = sources.resolve(self.path, node)
+            modules = [*(f"{module}.{alias.name}" for alias in node.names), module]
+        path = next((p for m in modules if (p := sources.module_path(m)) is not None), None)
+        return path if path is not None and acts(self.head.names, path) else ""
 
     def _reads_annotations(self) -> ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | None:
         """A definition of the base whose annotations a decorator or a base class may read."""

@@ -15,7 +15,10 @@ from validator.isolation.offpath.providers import MEMBERS, standard
 from validator.isolation.offpath.raising import Raising
 from validator.isolation.source import Sources
 
-__all__ = ["Loaded", "from_outside", "newly_loaded"]
+__all__ = ["Loaded", "acts", "from_outside", "newly_loaded"]
+
+_MOST_LOADED = 60
+"""Files that are looked into for what one import loads; more of them do something."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +70,22 @@ def _lacks(names: Names, path: str, name: str) -> bool:
     """Whether the module surely has no such name."""
     may = any(names.binds(path, word) for word in (name, "*", "__getattr__"))
     return not may and names.sources.parse(path).module is not None
+
+
+def acts(names: Names, path: str) -> bool:
+    """Whether loading this module for the first time does something: itself, or what it loads."""
+    sources = names.sources
+    todo, seen = [path], {path}
+    while todo:
+        one = todo.pop()
+        if next(import_effects(sources.parse(one), names.at(one)), None) is not None or len(seen) > _MOST_LOADED:
+            return True
+        for found in (i for i in imports_of(sources, one) if i.when is When.EAGER):
+            for target in (sources.module_path(f"{found.module}.{found.name}"), sources.module_path(found.module)):
+                if target is not None and target not in seen:
+                    seen.add(target)
+                    todo.append(target)
+    return False
 
 
 def from_outside(base: Sources, module: str, name: str) -> tuple[str, bool] | None:

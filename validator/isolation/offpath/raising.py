@@ -135,7 +135,8 @@ class Raising:
             if not isinstance(one.target, ast.Name) or not self._holds_constants(one.iter, inner):
                 return one.iter
             inner.hidden = inner.hidden | {one.target.id}
-            asked = self._parts(one.ifs, inner) or self._truths(one.ifs, inner)
+            tests = [test for test in one.ifs if not isinstance(test, ast.Name)]  # constants have a truth
+            asked = self._parts(one.ifs, inner) or self._truths(tests, inner)
             if asked is not None:
                 return asked
         made = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
