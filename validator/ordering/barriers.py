@@ -119,7 +119,7 @@ class Barriers:
         return names
 
     @cached_property
-    def _names_of(self) -> dict[int, list[Name]]:
+    def names_of(self) -> dict[int, list[Name]]:
         """Barrier instruction → its names, sorted."""
         result: dict[int, list[Name]] = {}
         for name in sorted(self.named):
@@ -133,7 +133,7 @@ class Barriers:
         result: list[Carrier] = []
         for event in self.flow.program.events:
             if event.kind is EventKind.BARRIER and event.waits:
-                names = self._names_of.get(event.index, [])
+                names = self.names_of.get(event.index, [])
                 if names:
                     label = "barrier " + (" or ".join(names) if len(names) < 4 else f"{names[0]} and others")
                     result.append(Carrier(event, "barrier", label))
@@ -155,7 +155,7 @@ class Barriers:
             index = carrier.event.index
             return self.masks.executing(carrier.event) & ~self.masks.at(index, turn.state, turn.clears)
         result = self.masks.everyone
-        for name in self._names_of.get(carrier.event.index, ()):
+        for name in self.names_of.get(carrier.event.index, ()):
             source = self._barrier_source(name, carrier.event, turn)
             if not source:
                 return 0

@@ -13,7 +13,12 @@ from validator.ordering.waits import Order, grid_order
 if TYPE_CHECKING:
     from validator.ordering.facts import Facts
 
-__all__ = ["Doubts"]
+__all__ = ["NO_WAY", "Doubts"]
+
+NO_WAY = (
+    "the branches on the way there contradict each other for every number that was tried for the kernel's arguments: "
+    "whether any launch takes it does not show"
+)
 
 _CALLED = "a function that is not looked into is called before it, and may wait"
 

@@ -12,9 +12,11 @@ from validator.manifest.roles import Role
 from validator.ordering.barriers import Barriers
 from validator.ordering.conditions import Conditions
 from validator.ordering.dataflow import Flow
-from validator.ordering.doubts import Doubts
+from validator.ordering.doubts import NO_WAY, Doubts
 from validator.ordering.judge import Judgement, judge
+from validator.ordering.linked import waits_behind
 from validator.ordering.masks import Masks
+from validator.ordering.mbarriers import Mbarrier
 from validator.ordering.memory import Declarations, Touch, touches
 from validator.ordering.polls import Poll, fences, find_polls
 from validator.ordering.program import HARMLESS_CALLS, Event, EventKind, Program
@@ -64,12 +66,6 @@ def _masks(flow: Flow, block: tuple[int, int, int] | None) -> Masks:
     return masks
 
 
-_NO_WAY = (
-    "the branches on the way there contradict each other for every number that was tried for the kernel's arguments: "
-    "whether any launch takes it does not show"
-)
-
-
 class Facts:
     """One kernel under its contract. All fields are lazy."""
 
@@ -87,6 +83,7 @@ class Facts:
         self.conditions = Conditions(self.flow, self.slices)
         self.barriers = Barriers(self.masks, self.provenance)
         self._flags: dict[str, Order] = {}
+        self._mbarriers: dict[Mbarrier | None, Order] = {}
 
     # -- launch ------------------------------------------------------------------------------------------------------
 
@@ -145,11 +142,21 @@ class Facts:
             clears[event.index] = clears.get(event.index, 0) | self.masks.executing(event)
         return Order(self.masks, self.barriers, clears)
 
-    @cached_property
-    def mbarrier_order(self) -> Order:
-        """Behind a wait for any mbarrier."""
+    def mbarrier_order(self, name: Mbarrier | None = None) -> Order:
+        """Behind a wait for any mbarrier, or for the one of that name and those that hand on its order."""
+        known = self._mbarriers.get(name)
+        if known is None:
+            known = self._mbarriers[name] = self._behind_mbarriers(name)
+        return known
+
+    def _behind_mbarriers(self, name: Mbarrier | None) -> Order:
         tried = self.barriers.tried
         waits = self.events(EventKind.MBARRIER_WAIT)
+        if name is not None:
+            right = {e.index for e in waits_behind(self.barriers, name)}
+            if right.issuperset(e.index for e in waits):
+                return self.mbarrier_order()
+            waits = [e for e in waits if e.index in right]
         answered = {e.index: self.masks.everyone for e in waits}
         clears = {e.index: self.masks.everyone for e in waits if tried.stands(e)}
         return Order(self.masks, self.barriers, clears, tried.passing(answered))
@@ -204,7 +211,7 @@ class Facts:
         found = self._unordered
         wrong = {e.touch.index: e.threads for e in found if e.judgement.severity is Severity.ERROR and not e.flag}
         shown = self.taken_unwaited(wrong)
-        doubt = Judgement(False, Severity.UNPROVEN, _NO_WAY)
+        doubt = Judgement(False, Severity.UNPROVEN, NO_WAY)
         return [replace(e, judgement=doubt) if e.touch.index in wrong.keys() - shown else e for e in found]
 
     def taken_unwaited(self, places: Mapping[int, int]) -> Set[int]:
@@ -215,7 +222,11 @@ class Facts:
         if not places or not self.waits:
             return places.keys()
         reached = reached_unwaited(self.masks, self.certain_order, places)
-        return places.keys() if reached is None else reached
+        return reached.found if reached.whole else places.keys()
+
+    def taken_in_flight(self, copy: Event, places: Mapping[int, int], steps: int) -> Set[int]:
+        """Of those that a thread may come to behind a copy, with no mbarrier waited for since: those where it can."""
+        return reached_unwaited(self.masks, self.mbarrier_order(), places, frozenset((copy.index,)), steps).found
 
     @cached_property
     def _doubts(self) -> Doubts:

@@ -8,6 +8,7 @@ which ends where the next array starts.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import cached_property
 
 from validator.ordering.masks import Masks, Turn
@@ -15,7 +16,7 @@ from validator.ordering.program import Const, Event, EventKind, Operand, Operati
 from validator.ordering.provenance import Provenance, Root, Source
 from validator.ordering.slices import first_value, scalar
 
-__all__ = ["Mbarriers"]
+__all__ = ["Mbarrier", "Mbarriers"]
 
 Mbarrier = tuple[Root, int]
 
@@ -192,6 +193,32 @@ class Mbarriers:
                     return False
                 brought += size
         return bool(brought) and announced <= brought
+
+    def uncounted(self, local: Collection[int]) -> frozenset[int]:
+        """Copies of a phase that announces fewer bytes than they bring: it may be over before the last of them is in.
+
+        Told of mbarriers whose bytes nothing or one instruction announces, and of copies (of those in `local`, which go
+        to this CTA alone) that follow it on every path.
+        """
+        if self._announced_apart or self._unplaced:
+            return frozenset()
+        result: set[int] = set()
+        for arrivals, copies in self._users.values():
+            announcing = [a for a in arrivals if a.announces]
+            near = [c for c in copies if c.index in local]
+            if len(announcing) == 1:
+                near = [c for c in near if self._surely_follows(c, announcing[0])]
+                announced = announcing[0].amount and self._executed(announcing[0].amount, announcing[0].index, 0)
+                brought = sum((c.amount and self._executed(c.amount, c.index, 0)) or 0 for c in near)
+                if announced is None or announced >= brought:
+                    continue
+            elif announcing:
+                continue
+            result |= {copy.index for copy in near}
+        return frozenset(result)
+
+    def _surely_follows(self, copy: Event, arrival: Event) -> bool:
+        return copy.guard in (None, arrival.guard) and self._announces(arrival, {arrival.index}, {copy.index})
 
     def _too_few(self, arrivals: list[Event], count: int | None) -> bool:
         """Whether a phase takes more arrivals than all threads that come to these can make, once each."""

@@ -1,9 +1,14 @@
-"""Whether an asynchronous copy into shared memory is done where the memory is read."""
+"""Whether an asynchronous copy into shared memory is done where the memory is read.
+
+Three questions, of three kinds of reader: the issuing thread comes to the read while its copy may be in flight;
+another thread reads what an issuer hands over without ever waiting for it; a reader of a bulk or tensor copy has not
+waited for the phase of the mbarrier that counts its bytes.
+"""
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -15,12 +20,25 @@ from validator.ordering.shared import Shared, SharedAccess
 if TYPE_CHECKING:
     from validator.ordering.facts import Facts
 
-__all__ = ["Pipeline"]
+__all__ = ["Late", "Pipeline"]
 
 _CAP = 32
 """Groups counted; more than anybody keeps in flight."""
 
+_WALKED, _LEAST = 2000, 200
+"""Blocks walked to show that a read really can come too early, for all copies and for one."""
+
 _STEPS = (EventKind.ASYNC_COMMIT, EventKind.ASYNC_WAIT, EventKind.MBARRIER_WAIT)
+
+
+@dataclass(frozen=True, slots=True)
+class Late:
+    """A read that may come while a copy into what it reads is in flight."""
+
+    copy: SharedAccess
+    read: SharedAccess
+    shown: bool = True
+    """False: only over a path whose branches contradict each other for every number that was tried."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,22 +57,33 @@ class Pipeline:
         self.shared = shared
         self._waited: dict[str | None, tuple[list[int], Clears]] = {}
 
-    def late(self) -> Iterator[tuple[SharedAccess, SharedAccess]]:
-        """(copy, read) where the copy may be in flight when the memory is read."""
+    def late(self) -> Iterator[Late]:
+        """Reads that may come while the copy is in flight."""
         parts: dict[object, list[SharedAccess]] = {}
         for read in self.shared.reads:
             parts.setdefault(self.shared.part(read.region), []).append(read)
         whole = {part: self._reads(members) for part, members in parts.items()}
         for copy in self._distinct():
+            if copy.remote:
+                continue  # what goes to another CTA is waited for there
             part = self.shared.part(copy.region)
-            if part not in whole or copy.remote:
-                # What goes to another CTA is waited for there.
-                continue
-            reads = whole[part]
+            reads = whole.get(part, self._reads([]))
             if copy.region.bytes is not None:
-                reads = self._reads([r for r in parts[part] if self.shared.meet(copy.region, r.region)])
-            for read in self._unfinished(copy, reads) or self._unwaited(copy, reads):
-                yield copy, read
+                reads = self._reads([r for r in parts.get(part, ()) if self.shared.meet(copy.region, r.region)])
+            unfinished = self._unfinished(copy, reads)
+            if unfinished:
+                shown = self._shown(copy, unfinished)
+                yield from (Late(copy, read, read.event.index in shown) for read in unfinished)
+            else:
+                yield from (Late(copy, read) for read in self._unwaited(copy, reads) or self._abandoned(copy))
+
+    def _shown(self, copy: SharedAccess, reads: list[SharedAccess]) -> Set[int]:
+        """Reads to which a thread can really come, with the copy in flight; groups are counted along paths as it is."""
+        issuing = self.facts.masks.executing(copy.event)
+        places = {r.event.index: issuing & self.facts.masks.executing(r.event) for r in reads}
+        if copy.event.group != "mbarrier":
+            return places.keys()
+        return self.facts.taken_in_flight(copy.event, places, max(_LEAST, _WALKED // len(self.shared.copies)))
 
     def _reads(self, members: list[SharedAccess]) -> _Reads:
         by_index = {r.event.index: r for r in members}
@@ -137,14 +166,32 @@ class Pipeline:
                 passed.add(event.index)
             if event.kind is EventKind.ASYNC_COMMIT and event.group in (copy.group, None):
                 commits = min(commits + 1, _CAP)
-            if event.index not in self._ignored and _finishes(event, copy, commits, counted):
+            if self._finishes(event, copy, commits, counted):
                 return passed, None
         return passed, commits
+
+    def _finishes(self, event: Event, copy: Event, commits: int, counted: bool) -> bool:
+        """Whether a thread that has issued a copy knows behind an event that it is done."""
+        if event.kind is EventKind.MBARRIER_WAIT:
+            return event.index not in self._ignored and (copy.group == "mbarrier" or bool(self._handed_to_mbarriers))
+        if event.kind is not EventKind.ASYNC_WAIT:
+            # A barrier that a thread comes to which has waited for the phase.
+            return copy.group == "mbarrier" and event.index in self.facts.mbarrier_order().carriers
+        if event.group not in (copy.group, None):
+            return False
+        if event.pending is None or not counted:
+            return True
+        return event.pending == 0 or commits - 1 >= event.pending
 
     @property
     def _ignored(self) -> frozenset[int]:
         """Waits whose answer is thrown away."""
         return self.facts.barriers.tried.ignored
+
+    @cached_property
+    def _handed_to_mbarriers(self) -> list[Event]:
+        """`cp.async.mbarrier.arrive`: arrives when the thread's earlier cp.async are done."""
+        return [e for e in self.facts.events(EventKind.MBARRIER_ARRIVE) if e.group == "cp.async"]
 
     def _waited_before(self, copy: Event) -> bool:
         """Whether every path to the copy has passed some wait for copies of its kind."""
@@ -158,17 +205,53 @@ class Pipeline:
         return not masks.at(copy.index, *self._waited[copy.group])
 
     def _unwaited(self, copy: SharedAccess, reads: _Reads) -> list[SharedAccess]:
-        """Reads of an mbarrier-completed copy by threads that never waited for any mbarrier nor met one that did."""
+        """Reads of an mbarrier-completed copy by threads that have not waited for its mbarrier, nor met one that has.
+
+        A wait for another mbarrier counts too where that one's arrivals may stand behind a wait for the right one.
+        """
         if copy.event.group != "mbarrier" or any(self.shared.meet(w.region, copy.region) for w in self.shared.writes):
             return []
-        return [r for r in reads.by_index.values() if self.facts.mbarrier_order.missing(r.event)]
+        if copy.event.index in self._uncounted:
+            return list(reads.by_index.values())
+        order = self.facts.mbarrier_order(self.facts.barriers.mbarriers.identities.get(copy.event.index))
+        return [r for r in reads.by_index.values() if order.missing(r.event)]
 
+    @cached_property
+    def _uncounted(self) -> frozenset[int]:
+        here = (c for c in self.shared.copies if not c.remote and "multicast" not in c.event.opcode.lower())
+        return self.facts.barriers.mbarriers.uncounted({c.event.index for c in here})
 
-def _finishes(event: Event, copy: Event, commits: int, counted: bool) -> bool:
-    if event.kind is EventKind.MBARRIER_WAIT:
-        return True
-    if event.kind is not EventKind.ASYNC_WAIT or event.group not in (copy.group, None):
+    def _abandoned(self, copy: SharedAccess) -> list[SharedAccess]:
+        """Reads by other threads of a cp.async that its issuer never waits for, on any way it may go from there."""
+        if copy.event.group != "cp.async":
+            return []
+        masks = self.facts.masks
+        issuing = masks.executing(copy.event)
+        others = [r for r in self.shared.reads if masks.executing(r.event) & ~issuing and self._may_read(r, copy)]
+        return others if others and not self._ever_done(copy.event, issuing) else []
+
+    def _may_read(self, read: SharedAccess, copy: SharedAccess) -> bool:
+        """An index may be counted from below the copy too: `tile[t - 128]`, with nothing written in between."""
+        if self.shared.meet(read.region, copy.region):
+            return True
+        below = read.region.bytes is None and read.region.offset <= copy.region.offset
+        return (
+            below and read.region.root == copy.region.root and self.shared.first_from(read.region) == copy.region.offset
+        )
+
+    def _ever_done(self, copy: Event, issuing: int) -> bool:
+        """Whether some way from a copy passes something that waits for it, or hands it to an mbarrier."""
+        flow, masks = self.facts.flow, self.facts.masks
+        waits = [e for e in self.facts.events(EventKind.ASYNC_WAIT) if e.group in (copy.group, None)]
+        done = {e.index for e in (*waits, *self._handed_to_mbarriers)}
+        start = flow.block_of(copy.index)
+        stack, seen = [(start, copy.index + 1)], set[int]()
+        while stack:
+            number, first = stack.pop()
+            if any(e.index >= first and e.index in done for e in flow.events_in[number]):
+                return True
+            for k, edge in enumerate(flow.blocks[number].successors):
+                if edge.target not in seen and masks.edges[number][k] & issuing:
+                    seen.add(edge.target)
+                    stack.append((edge.target, 0))
         return False
-    if event.pending is None or not counted:
-        return True
-    return event.pending == 0 or commits - 1 >= event.pending

@@ -33,6 +33,8 @@ _SMALL = (*range(10), -1, 15, 16, 17, 31, 32, 33, 63, 64, 65, 100, 127, 128, 129
 _ALL = -1
 _BY_BITS = frozenset((Op.COPY, Op.AND, Op.OR, Op.XOR, Op.NOT, Op.LOP3, Op.PACK, Op.EXTRACT, Op.SHL, Op.SHR))
 """Each bit of the result is made of one bit of each operand."""
+_FRESH = (Op.LOAD, Op.ATOMIC, Op.RETURN)
+"""Another result every time."""
 _TILES = (Special.NTID_X, Special.NTID_Y, Special.NTID_Z)
 _PLACES = (Special.TID_X, Special.TID_Y, Special.TID_Z)
 
@@ -70,9 +72,15 @@ def merged(holds: Some | None, new: Value, old: Value, alive: Some) -> Value:
 class Samples:
     """The inputs of one kernel, each drawn when it is first read and the same ever after."""
 
-    def __init__(self, program: Program, threads: Threads, asked: Iterable[int], constants: Iterable[int]) -> None:
-        """`asked`: threads to walk, one mask for each place; `constants`: numbers that the kernel compares with."""
-        self.program, self.coordinates = program, threads
+    def __init__(
+        self, program: Program, threads: Threads, asked: Iterable[int], constants: Iterable[int], whole: bool = False
+    ) -> None:
+        """`asked`: threads to walk, one mask for each place; `constants`: numbers that the kernel compares with.
+
+        `whole`: what is not known (loaded, or made by an operation that is not computed) is drawn too, the latter the
+        same for the same operands.
+        """
+        self.program, self.coordinates, self.whole = program, threads, whole
         masks = [mask for mask in dict.fromkeys(asked) if mask] or [1]
         everyone = reduce(or_, masks)
         bits = [bit for bit in range(everyone.bit_length()) if everyone >> bit & 1]
@@ -83,6 +91,7 @@ class Samples:
         self._pool = [*_SMALL, *constants]
         self._random = random.Random(0)
         self._drawn: dict[object, Value] = {}
+        self._made: dict[object, Vector] = {}
 
     def value(self, operand: Operand, index: int, held: Mapping[Reg, Value]) -> Value:
         """An operand of instruction `index`, given what the registers hold."""
@@ -90,13 +99,25 @@ class Samples:
             return known(operand.value)
         if isinstance(operand, Reg):
             return held.get(operand, ANYTHING)
+        args = [self.value(arg, index, held) for arg in operand.args]
+        value = self._operation(operand, index, args)
+        return self._filled(operand, args, value) if self.whole and value.bits != _ALL else value
+
+    def _operation(self, operand: Operation, index: int, args: list[Value]) -> Value:
         if operand.op is Op.SPECIAL:
             return self._special(operand.attr, index)
         if operand.op is Op.PARAM and not operand.args:
             return self._parameter(operand.attr)
-        if not operand.args:
-            return UNKNOWN
-        return made(operand, [self.value(arg, index, held) for arg in operand.args])
+        return made(operand, args) if args else UNKNOWN
+
+    def _filled(self, operand: Operation, args: list[Value], value: Value) -> Value:
+        """Numbers for the bits that are not known."""
+        key = (operand.op, operand.attr, *(arg.numbers.tobytes() for arg in args))
+        drawn = None if operand.op in _FRESH else self._made.get(key)
+        if drawn is None:
+            drawn = np.array(self._random.choices(self._pool, k=SAMPLES), dtype=np.int64)
+            self._made[key] = drawn
+        return Value((value.numbers & value.bits) | (drawn & ~value.bits), _ALL)
 
     def _special(self, attr: object, index: int) -> Value:
         """Coordinates; those of the CTA are told apart by how the instruction names them."""

@@ -6,7 +6,7 @@ constant part and ends where the next one starts. Where the base is not known no
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -134,6 +134,12 @@ class Shared:
         starts = self._starts.get(region.root, [])
         position = bisect_right(starts, region.offset)
         return region.root, starts[position - 1] if position else region.offset
+
+    def first_from(self, region: Region) -> int | None:
+        """Where the first written part starts that does not start before a region does."""
+        starts = self._starts.get(region.root, [])
+        position = bisect_left(starts, region.offset)
+        return starts[position] if position < len(starts) else None
 
     def meet(self, a: Region, b: Region) -> bool:
         """Whether two regions are, as far as can be told, the same part of shared memory."""

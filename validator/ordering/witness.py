@@ -1,10 +1,12 @@
 """Whether a path on which nothing is waited for can be taken at all: the kernel walked with samples of its inputs.
 
-The solver of `ordering.masks` takes every branch whose condition it does not know both ways, so a path that passes
-`if (k == 0) wait();` around the wait in the first turn of an unrolled loop looks open. Here threads are walked from the
+The solver of `ordering.masks` takes every branch whose condition it does not know both ways, so a path that passes `if
+(k == 0) wait();` around the wait in the first turn of an unrolled loop looks open. Here threads are walked from the
 entry with numbers for the kernel's parameters and coordinates, many samples at once, each going where its own
 conditions send it. What is loaded is not known: such a branch is taken both ways, and its predicate is known from then
-on. An access that no sample reaches unwaited is not shown to be early, and not shown to be in order either.
+on. Behind a copy that is under way what is loaded is drawn as well: there every sample goes one way, and those that
+come to one place go on together. An access that no sample reaches unwaited is not shown to be early, and not shown to
+be in order either.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,21 +29,29 @@ __all__ = ["reached_unwaited"]
 _TURNS = 160
 """Times a block is walked; samples that go round more often are let go of."""
 _STEPS = 8000
-"""Blocks walked altogether; a walk that needs more says nothing."""
 _CONSTANTS = 64
 _EVERY: Some = np.ones(SAMPLES, dtype=np.bool_)
 
 
-def reached_unwaited(masks: Masks, order: Order, goals: Mapping[int, int]) -> frozenset[int] | None:
+class Reached(NamedTuple):
+    found: frozenset[int]
+    """Instructions that a sample came to."""
+    whole: bool
+    """False: the walk was given up before it had seen all of them; the others are left open."""
+
+
+def reached_unwaited(
+    masks: Masks, order: Order, goals: Mapping[int, int], since: frozenset[int] = frozenset(), steps: int = _STEPS
+) -> Reached:
     """Which of some instructions a thread can come to with nothing passed that orders it.
 
     Args:
         goals: instruction → threads that may, as far as the solver knows.
-
-    Returns:
-        The instructions that a sample came to; None when the walk was given up before it had seen all of them.
+        since: instructions (asynchronous copies) of which one has to be executed first: only from there on does what
+            is passed count. Empty: from the entry on, and a grid wait ends the walk.
+        steps: blocks walked altogether; a walk that needs more is given up.
     """
-    return _Walk(masks, order, goals).reached()
+    return (_Drawn if since else _Walk)(masks, order, goals, since).reached(steps)
 
 
 @dataclass(slots=True)
@@ -49,11 +60,13 @@ class _State:
 
     block: int
     alive: Some
+    under_way: Some
+    """Those for which what they pass counts."""
     held: dict[Reg, Value]
 
     def key(self) -> tuple[object, ...]:
         held = ((r.name, v.bits, v.numbers[self.alive].tobytes() if v.bits else b"") for r, v in self.held.items())
-        return (self.block, self.alive.tobytes(), *sorted(held))
+        return (self.block, self.alive.tobytes(), (self.alive & self.under_way).tobytes(), *sorted(held))
 
     def holds(self, guard: Guard) -> Some | None:
         """Samples for which a guard holds; None when that is not known."""
@@ -62,13 +75,16 @@ class _State:
 
 
 class _Walk:
-    def __init__(self, masks: Masks, order: Order, goals: Mapping[int, int]) -> None:
-        self.masks, self.order, self.goals = masks, order, goals
+    def __init__(self, masks: Masks, order: Order, goals: Mapping[int, int], since: frozenset[int]) -> None:
+        self.masks, self.order, self.goals, self.since = masks, order, goals, since
+        self.last = (EventKind.EXIT,) if since else (EventKind.EXIT, EventKind.GRID_WAIT)
+        """What ends a walk."""
         self.flow, self.program = masks.flow, masks.flow.program
         self.found: set[int] = set()
         self.events = self._events()
         self.needed = _needed(self.flow, self.events)
-        self.samples = Samples(self.program, masks.threads, goals.values(), _constants(self.flow, self.needed))
+        constants = _constants(self.flow, self.needed)
+        self.samples = Samples(self.program, masks.threads, goals.values(), constants, whole=bool(since))
         self._somes: dict[int, Some] = {}
 
     def _of(self, mask: int) -> Some:
@@ -80,23 +96,22 @@ class _Walk:
 
     def _events(self) -> dict[int, list[Event]]:
         """Instruction → events at which a walk ends or a goal is reached."""
-        kinds = (EventKind.EXIT, EventKind.GRID_WAIT)
-        places = {*self.goals, *self.order.at_events}
+        places = {*self.goals, *self.order.at_events, *self.since}
         return {
             index: events
             for index, events in self.flow.event_at.items()
-            if index in places or any(e.kind in kinds for e in events)
+            if index in places or any(e.kind in self.last for e in events)
         }
 
-    def reached(self) -> frozenset[int] | None:
-        start = _State(0, _EVERY, {})
+    def reached(self, most: int) -> Reached:
+        start = _State(0, _EVERY, _EVERY & (not self.since), {})
         queue = deque([start])
         seen = {start.key()}
         turns: dict[int, int] = {}
         steps = 0
         while queue and len(self.found) < len(self.goals):
-            if steps == _STEPS:
-                return None
+            if steps == most:
+                return Reached(frozenset(self.found), False)
             steps += 1
             for state in self._through(queue.popleft()):
                 turns[state.block] = turns.get(state.block, 0) + 1
@@ -104,7 +119,7 @@ class _Walk:
                 if key not in seen and turns[state.block] <= _TURNS:
                     seen.add(key)
                     queue.append(state)
-        return frozenset(self.found)
+        return Reached(frozenset(self.found), True)
 
     def _through(self, state: _State) -> Iterator[_State]:
         """Walk a block; the states it goes on to."""
@@ -117,7 +132,7 @@ class _Walk:
             if index in self.needed:
                 self._set(index, state)
         for k, edge in enumerate(block.successors):
-            alive = state.alive & ~self._of(self.order.edges.get((state.block, k), 0))
+            alive = state.alive & ~(state.under_way & self._of(self.order.edges.get((state.block, k), 0)))
             held = dict(state.held)
             sides = [state.holds(guard) for guard in edge.guards]
             if sides:
@@ -127,22 +142,24 @@ class _Walk:
             if not edge.either:
                 held |= {g.register: known(not g.negated) for g, s in zip(edge.guards, sides, strict=True) if s is None}
             if alive.any():
-                yield _State(edge.target, alive, held)
+                yield _State(edge.target, alive, state.under_way, held)
 
     def _meet(self, index: int, state: _State) -> None:
         """Goals that are reached here; then the samples that wait or end here are gone."""
         for event in self.events[index]:
             holds = _EVERY if event.guard is None else state.holds(event.guard)
             may = state.alive if holds is None else state.alive & holds
-            if index in self.goals and (may & self._of(self.goals[index])).any():
+            if index in self.goals and (may & state.under_way & self._of(self.goals[index])).any():
                 self.found.add(index)
-            ends = event.kind in (EventKind.EXIT, EventKind.GRID_WAIT)
+            ends = event.kind in self.last
             if holds is not None:
-                passed = holds if ends else holds & self._of(self.order.at_events.get(index, 0))
+                passed = holds if ends else holds & state.under_way & self._of(self.order.at_events.get(index, 0))
                 state.alive = state.alive & ~passed
             elif ends and event.guard is not None:
                 # Whoever goes on has not executed it.
                 state.held[event.guard.register] = known(event.guard.negated)
+            if index in self.since:
+                state.under_way = state.under_way | may
 
     def _set(self, index: int, state: _State) -> None:
         guard, held = self.program.guard(index), state.held
@@ -150,6 +167,32 @@ class _Walk:
         new = [(r, self.samples.value(self.program.operation(index, r), index, held)) for r in self.needed[index]]
         for register, value in new:
             held[register] = merged(holds, value, held.get(register, ANYTHING), state.alive)
+
+
+class _Drawn(_Walk):
+    """Nothing is left open, so that samples part and meet again as the lanes of a warp do."""
+
+    def reached(self, most: int) -> Reached:
+        waiting = {0: _State(0, _EVERY, _EVERY & False, {})}
+        turns: dict[int, int] = {}
+        for _ in range(most):
+            if not waiting or len(self.found) == len(self.goals):
+                return Reached(frozenset(self.found), True)
+            number = min(waiting, key=lambda n: self.flow.rank[n])
+            turns[number] = turns.get(number, 0) + 1
+            state = waiting.pop(number)
+            for after in self._through(state) if turns[number] <= _TURNS else ():
+                met = waiting.get(after.block)
+                waiting[after.block] = after if met is None else _joined(met, after)
+        return Reached(frozenset(self.found), False)
+
+
+def _joined(a: _State, b: _State) -> _State:
+    """Samples of two states at one block, none of them in both."""
+    held = {r: merged(b.alive, b.held.get(r, ANYTHING), a.held.get(r, ANYTHING), a.alive | b.alive)
+            for r in a.held.keys() | b.held.keys()}  # fmt: skip
+    under_way = np.where(b.alive, b.under_way, a.under_way)
+    return _State(a.block, a.alive | b.alive, under_way, held)
 
 
 def _needed(flow: Flow, events: Mapping[int, list[Event]]) -> dict[int, list[Reg]]:

@@ -5,6 +5,8 @@ right count), the readers of a bulk or tensor copy need the mbarrier's phase.
 
 Bad:  `cp.async [sm], [x]; cp.async.commit_group; __syncthreads(); y = sm[t];`
 Bad:  two groups committed, `wait_group 1`, and the second one is read.
+Bad:  a warp issues cp.async and arrives at an mbarrier with a plain `mbarrier.arrive`; the others wait for its phase.
+Bad:  two bulk copies onto an mbarrier that expects the bytes of one, or onto two mbarriers of which one is waited for.
 Good: `cp.async …; commit_group; wait_group 0; __syncthreads(); y = sm[t];`
 
 Mend it by waiting for the group or mbarrier, then the CTA barrier, then the reads.
@@ -19,9 +21,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from validator.ordering.doubts import NO_WAY
 from validator.ordering.findings import finding
-from validator.ordering.pipeline import Pipeline
-from validator.ordering.shared import Shared, SharedAccess
+from validator.ordering.pipeline import Late, Pipeline
+from validator.ordering.shared import Shared
 from validator.rule import Rule
 from validator.verdict.model import Finding, Severity
 
@@ -38,19 +41,25 @@ def check(facts: Facts) -> Iterable[Finding]:
     shared = Shared(facts)
     if not shared.copies:
         return
-    groups: dict[str, list[tuple[SharedAccess, SharedAccess]]] = {}
-    for copy, read in Pipeline(facts, shared).late():
-        groups.setdefault(repr(copy.region.root) + str(copy.region.offset), []).append((copy, read))
-    for key, pairs in groups.items():
-        copy, read = pairs[0]
-        what = "the mbarrier's phase" if copy.event.group == "mbarrier" else "cp.async.wait_group"
-        yield finding(
-            RULE,
-            facts,
-            [r.event.index for _, r in pairs],
-            f"shared memory filled by {copy.event.opcode} at {facts.at(copy.event.index)} is read before it is done",
-            identity=(key,),
-            why="a barrier does not wait for asynchronous copies",
-            fix=f"wait for {what} before the barrier that stands before the read",
-            steps=tuple(f"{facts.at(i)}: {facts.program.text(i)}" for i in (copy.event.index, read.event.index)),
-        )
+    groups: dict[str, list[Late]] = {}
+    for late in Pipeline(facts, shared).late():
+        groups.setdefault(repr(late.copy.region.root) + str(late.copy.region.offset), []).append(late)
+    for key, members in groups.items():
+        shown = [late for late in members if late.shown]
+        yield _finding(facts, key, shown or members, bool(shown))
+
+
+def _finding(facts: Facts, key: str, members: list[Late], shown: bool) -> Finding:
+    copy, read = members[0].copy.event, members[0].read.event
+    what = "the mbarrier's phase" if copy.group == "mbarrier" else "cp.async.wait_group"
+    return finding(
+        RULE,
+        facts,
+        [late.read.event.index for late in members],
+        f"shared memory filled by {copy.opcode} at {facts.at(copy.index)} is read before it is done",
+        identity=(key,),
+        why="a barrier does not wait for asynchronous copies" if shown else NO_WAY,
+        fix=f"wait for {what} before the barrier that stands before the read",
+        steps=tuple(f"{facts.at(i)}: {facts.program.text(i)}" for i in (copy.index, read.index)),
+        severity=Severity.ERROR if shown else Severity.UNPROVEN,
+    )

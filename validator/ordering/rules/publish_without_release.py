@@ -10,7 +10,11 @@ Good: `out[i] = v; __syncthreads(); if (t == 0) { __threadfence(); atomicAdd(fla
 
 Mend it with st.release / red.release at the scope of the reader, or a fence after the barrier.
 
-Not seen: stores to a flag whose argument has no role `flag`; bulk stores, which need their own completion wait.
+A bulk store is done only behind `cp.async.bulk.wait_group`; with `.read` the source may be reused, no more.
+
+Bad:  `cp.async.bulk.global.shared::cta …; commit_group; cp.async.bulk.wait_group.read 0; st.release.gpu [flag], 1;`
+
+Not seen: stores to a flag whose argument has no role `flag`; how many bulk groups a wait leaves behind.
 """
 
 from __future__ import annotations
@@ -56,6 +60,9 @@ def check(facts: Facts) -> Iterable[Finding]:
             cause = "not behind a barrier" if writes else ""
         if cause:
             yield _finding(facts, touch, cause, writes, scope)
+        unfinished = _bulk_stores(facts, touch)
+        if unfinished:
+            yield _finding(facts, touch, "not complete", unfinished, scope)
 
 
 def _finding(facts: Facts, touch: Touch, cause: str, writes: list[Touch], scope: Scope) -> Finding:
@@ -64,6 +71,7 @@ def _finding(facts: Facts, touch: Touch, cause: str, writes: list[Touch], scope:
     width = scope.name.lower()
     mend = {
         "not released": f"raise the flag with st.release.{width} or red.release.{width}, or fence before it",
+        "not complete": "wait with cp.async.bulk.wait_group 0 (not .read) before the flag is raised",
         "not behind a barrier": "put a CTA barrier between the stores of the other threads and the flag",
     }
     return finding(
@@ -94,6 +102,16 @@ def _data(facts: Facts) -> list[Touch]:
         for t in facts.touches
         if t.writes and t.event.kind is EventKind.ACCESS and not all(x.role is Role.FLAG for x in t.targets)
     ]
+
+
+def _bulk_stores(facts: Facts, touch: Touch) -> list[Touch]:
+    """Bulk and tensor stores to global memory from which the flag is reached with no wait for their completion."""
+    stores = [t for t in facts.touches if t.writes and t.event.group == "bulk"]
+    if not stores:
+        return []
+    waits = {e.index for e in facts.events(EventKind.ASYNC_WAIT) if e.group in ("bulk", None) and not e.read_only}
+    before = _backward(facts, touch.index, waits)
+    return [t for t in stores if t.index in before]
 
 
 def _reaching(facts: Facts, touch: Touch, cleared: set[int], barriers: bool = False) -> list[Touch]:
