@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 from validator.differential.buffers import GUARD, place
-from validator.differential.cases import MOST, Case, build, case_text, cases, left_out, load_case, variants_of
+from validator.differential.cases import MOST, Case, build, case_text, cases, load_case, variants_of
+from validator.differential.constructed import left_out
 from validator.differential.coverage import coverage, not_covered
 from validator.differential.errors import DifferentialError
 from validator.differential.numbers import Source, dtype_of, is_float

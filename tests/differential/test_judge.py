@@ -12,8 +12,9 @@ import pytest
 import validator.differential.judge as judge_module
 from validator.differential import numbers
 from validator.differential.faults import Fault, FaultKind
-from validator.differential.judge import Expected, accepts, judge, ulp_distance, where, yardstick
+from validator.differential.judge import Expected, accepts, judge, ulp_distance, where
 from validator.differential.numbers import dtype_of
+from validator.differential.spread import yardstick
 from validator.manifest.contract import KernelContract
 
 

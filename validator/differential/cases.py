@@ -10,7 +10,7 @@ import hashlib
 import itertools
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cache
 from typing import Annotated, Any
@@ -21,7 +21,7 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from validator.differential.errors import DifferentialError
 from validator.differential.inputs import VARIANTS, Fill, applicable, filled
 from validator.differential.numbers import Array, Source, derived, dtype_of, is_float
-from validator.differential.shapes import Dims, Space, shape_of
+from validator.differential.shapes import Space, shape_of
 from validator.errors import Problem
 from validator.manifest.contract import KernelContract, Role, Values
 from validator.manifest.dims import parse_expression
@@ -42,7 +42,6 @@ __all__ = [
     "is_written",
     "judged_arguments",
     "layouts_of",
-    "left_out",
     "load_case",
     "size_of",
     "unused_parts",
@@ -217,7 +216,7 @@ def build(contract: KernelContract, case: Case) -> Inputs:
         array = VARIANTS[variants[name]].make(fill, source) if name in variants else filled(fill, source)
         inputs[name] = array.item() if role is Role.SCALAR and array.ndim == 0 else array
     for name in case.aliased:
-        inputs[name] = inputs[_alias(contract, name)]
+        inputs[name] = inputs[alias_of(contract, name)]
     if case.padding:
         for name, unused in unused_parts(contract, inputs).items():
             inputs[name][unused] = np.nan
@@ -230,7 +229,7 @@ def size_of(contract: KernelContract, case: Case) -> int:
     return sum(math.prod(fill.shape) * fill.dtype.itemsize for fill in fills)
 
 
-def _alias(contract: KernelContract, name: str) -> str:
+def alias_of(contract: KernelContract, name: str) -> str:
     alias = getattr(contract.values[name][1], "alias_of", None)
     assert isinstance(alias, str)
     return alias
@@ -238,7 +237,7 @@ def _alias(contract: KernelContract, name: str) -> str:
 
 def aliases_of(contract: KernelContract, case: Case) -> dict[str, str]:
     """Argument → argument whose memory it shares in this case."""
-    return {name: _alias(contract, name) for name in case.aliased}
+    return {name: alias_of(contract, name) for name in case.aliased}
 
 
 def unused_parts(contract: KernelContract, inputs: Inputs) -> dict[str, Array]:
@@ -300,10 +299,11 @@ def _is_length(contract: KernelContract, values: Values) -> bool:
 
 def cases(contract: KernelContract, seed: int, count: int) -> list[Case]:
     """Every case of a run: those by construction, then `count` random ones; plans in turn. Same seed, same cases."""
+    from validator.differential.constructed import constructed_cases
     from validator.differential.drawn import drawn_cases
 
     space = Space(contract)
-    made = [*itertools.islice(_constructed(contract, space), MOST), *drawn_cases(contract, space, seed, count)]
+    made = [*itertools.islice(constructed_cases(contract, space), MOST), *drawn_cases(contract, space, seed, count)]
     plans = [p for p in PLANS if _PLAN_APPLIES.get(p, _always)(contract)]
     choices = configurations_of(contract)
     ordinary = [p for p in plans if p != "fresh"]
@@ -332,79 +332,30 @@ _PLAN_APPLIES: dict[str, Callable[[KernelContract], bool]] = {
     "carried-on": has_state,
 }
 
-_CONFIGURATIONS = 64
+CONFIGURATIONS = 64
 """Combinations of choices that are all tried; of more, every single value is."""
 
 
 def configurations_of(contract: KernelContract) -> list[tuple[tuple[str, int], ...]]:
     """Everything that the candidate can be told to choose, the first values first; one empty choice if nothing."""
     options = contract.configurations
-    if math.prod(map(len, options.values())) <= _CONFIGURATIONS:
+    if math.prod(map(len, options.values())) <= CONFIGURATIONS:
         return [tuple(zip(options, chosen, strict=True)) for chosen in itertools.product(*options.values())]
     first = {name: values[0] for name, values in options.items()}
     single = ({**first, name: value} for name, values in options.items() for value in values)
     return list(dict.fromkeys(tuple(chosen.items()) for chosen in single))
 
 
-def _constructed(contract: KernelContract, space: Space) -> Iterator[Case]:
-    def case(dims: Dims | Iterable[tuple[str, int]], origin: str, input_class: str, **more: Any) -> Case:
-        return Case(contract.match, tuple(dict(dims).items()), 0, origin=origin, input_class=input_class, **more)
-
-    for shape, of in itertools.zip_longest(contract.production, contract.production_of, fillvalue=None):
-        ordered = {name: (shape or {})[name] for name in space.names}
-        yield case(ordered, f"production shape, {of}" if of else "production shape", "production")
-    typical = space.complete({}) or {}
-    yield case(typical, "ordinary values", "plain")
-    for choice in configurations_of(contract)[: _CONFIGURATIONS if contract.configurations else 0]:
-        told = ", ".join(f"{name} = {value}" for name, value in choice)
-        for dims in contract.production[:1] or (typical,):
-            yield case(dims, f"configured with {told}", "I18", configuration=choice)
-    for edge in space.edges():
-        yield case(edge.dims, edge.reason, edge.input_class)
-    # Small sizes and some that go beyond a tile, in turn: each of them hides what the other shows.
-    sizes = itertools.cycle([typical, space.beyond_a_tile()])
-    for name, (_, values) in contract.values.items():
-        for dtype in values.dtype[1:]:
-            yield case(typical, f"{name} as {dtype}", "I19", dtypes=((name, dtype),))
-        for dims, variant_name in zip(sizes, variants_of(contract, case(typical, "", ""), name), strict=False):
-            variant = VARIANTS[variant_name]
-            if variant_name in variants_of(contract, case(dims, "", ""), name):
-                yield case(dims, f"{name} {variant.words}", variant.input_class, variants=((name, variant_name),))
-            else:
-                yield case(typical, f"{name} {variant.words}", variant.input_class, variants=((name, variant_name),))
-        for layout in layouts_of(values):
-            input_class = LAYOUT_CLASS.get(layout, "I11")
-            yield case(typical, f"{name} lies {layout}", input_class, layouts=((name, layout),))
-        if getattr(values, "alias_of", None):
-            yield case(typical, f"{name} shares memory with {_alias(contract, name)}", "I13", aliased=(name,))
-    if has_padding(contract):
-        for dims in (typical, space.beyond_a_tile()):
-            yield case(dims, "unused parts hold NaN", "I7", padding=True)
-    for variant_name in _JOINT:
-        dims = next(sizes)
-        able = [name for name in contract.values if variant_name in variants_of(contract, case(dims, "", ""), name)]
-        if len(able) > 1:
-            variants = tuple((name, variant_name) for name in able)
-            yield case(dims, f"all at once: {variant_name}", VARIANTS[variant_name].input_class, variants=variants)
-
-
-def left_out(contract: KernelContract) -> int:
-    """Cases by construction beyond those that are run."""
-    return max(sum(1 for _ in _constructed(contract, Space(contract))) - MOST, 0)
-
-
 LAYOUT_CLASS = {"offset": "I12", "distant": "I1"}
 """Class of a layout; `I11` where it is not listed."""
-_JOINT = ("large", "integers", "tiny", "rows", "peaked")
-"""Variants that every argument takes together once: products of large values, exact arithmetic throughout."""
 
 
-def variants_of(contract: KernelContract, case: Case, name: str) -> list[str]:
+def variants_of(contract: KernelContract, case: Case, name: str, *, alone: bool = True) -> list[str]:
     """Variants that make sense for an argument in a case; none where no case chooses the values."""
     role, values = contract.values[name]
     if role in FILLED or not is_drawn(values):
         return []
-    return [v.name for v in applicable(fill_of(contract, case, name))]
+    return [v.name for v in applicable(fill_of(contract, case, name)) if v.alone or not alone]
 
 
 def layouts_of(values: Values) -> tuple[str, ...]:

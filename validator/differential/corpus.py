@@ -73,7 +73,7 @@ def fits(contract: KernelContract, case: Case) -> bool:
         and all(layout in layouts_of(values[name]) for name, layout in case.layouts)
         and all(getattr(values[name], "alias_of", None) for name in case.aliased)
         and case.configuration in ((), *configurations_of(contract))
-        and all(variant in variants_of(contract, case, name) for name, variant in case.variants)
+        and all(variant in variants_of(contract, case, name, alone=False) for name, variant in case.variants)
         and (has_padding(contract) or not case.padding)
         and (contract.batch is not None or case.plan != "batch-mates")
     )

@@ -10,7 +10,7 @@ by element, so a wrong row cannot hide in a large result, and small rows cannot 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,23 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from validator.differential.faults import Fault, FaultKind
-from validator.differential.numbers import (
-    Array,
-    bits_of,
-    each_part,
-    eps_of,
-    flattened,
-    in_chunks,
-    is_float,
-    largest,
-    smallest,
-)
-from validator.differential.spill import spilled
+from validator.differential.numbers import Array, bits_of, each_part, flattened, in_chunks, is_float, largest
+from validator.differential.spread import F64, apart
 from validator.manifest.contract import KernelContract, Tolerance
 
-__all__ = ["Expected", "Spread", "accepts", "as_trusted", "judge", "plainly_wrong", "ulp_distance", "yardstick"]
-
-F64 = NDArray[np.float64]
+__all__ = ["Expected", "accepts", "as_trusted", "judge", "plainly_wrong", "ulp_distance"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +37,8 @@ class Expected:
     """Element by element, what an honest implementation may be off by (one standard deviation)."""
     unspecified: NDArray[np.bool_]
     """Elements that the reference does not write."""
+    undecided: NDArray[np.bool_] | None = None
+    """Elements whose digits hang on rounding errors of the promised precision; None: nobody asked."""
     beyond: bool = field(init=False)
     """Some element is too large for the output's type."""
     widest: float = field(init=False)
@@ -177,10 +167,7 @@ def _wrong(contract: KernelContract, want: Expected, got: Array) -> Iterator[_Wr
         return
     judged = ~want.unspecified
     if not is_float(got.dtype):
-        # Where the reference at its own types and in float64 choose differently (a tie by underflow), either is right.
-        found = got.astype(np.float64)
-        away = np.minimum(np.abs(found - want.native.astype(np.float64)), np.abs(found - want.exact))
-        bad = judged & (away > np.maximum(want.yardstick, tolerance.atol if tolerance.policy == "absolute" else 0))
+        bad = judged & (_steps_away(want, got) > _allowed_steps(tolerance, want))
         if bad.any():
             yield _Wrong(FaultKind.VALUE, bad, want.native, {})
         return
@@ -203,6 +190,24 @@ def _wrong(contract: KernelContract, want: Expected, got: Array) -> Iterator[_Wr
     yield from _within(tolerance, want, got, wide, native, finite)
 
 
+def _steps_away(want: Expected, got: Array) -> F64:
+    """Of integers. Where the reference at its own types and in float64 choose differently, either is right."""
+    away, native = apart(got, want.native), want.native.astype(np.float64)
+    return np.where(want.exact == native, away, np.minimum(away, np.abs(got.astype(np.float64) - want.exact)))
+
+
+def _allowed_steps(tolerance: Tolerance, want: Expected) -> F64 | float:
+    match tolerance.policy:
+        case "exact":
+            return 0.0
+        case "ulp":
+            return float(tolerance.ulp)
+        case "absolute":
+            return np.maximum(want.yardstick, tolerance.atol)
+        case _:
+            return want.yardstick
+
+
 _ELSEWHERE = 0.04
 """Share of a row's elements that may round to the other neighbour though the rounding points are the same: errors of a
 wider type cross the border between two neighbours for few elements."""
@@ -214,6 +219,8 @@ def _rounded_elsewhere(want: Expected, got: Array) -> Iterator[_Wrong]:
     """In half of the rows more elements than that are not what the trusted implementation gives."""
     wide, native = got.astype(np.float64), want.native.astype(np.float64)
     bad = ~((wide == native) | (np.isnan(wide) & np.isnan(native)) | want.unspecified)
+    if want.undecided is not None:
+        bad &= ~want.undecided
     if not bad.ndim or not bad.size or bad.size // bad.shape[-1] < _ROWS:
         return
     share = float(np.median(bad.reshape(-1, bad.shape[-1]).mean(axis=-1)))
@@ -325,59 +332,6 @@ def _class(values: F64) -> NDArray[np.int8]:
     return found
 
 
-class Spread:
-    """How far the reference moves when its inputs move by a rounding error; one result at a time is looked at."""
-
-    def __init__(self, exact: Array, native: Array) -> None:
-        """Keeps the exact result: what is given here may go."""
-        self.exact: F64 = spilled(exact.shape, np.dtype(np.float64))
-        self.exact[...] = exact
-        self._native = native
-        self._moved: F64 = spilled(exact.shape, np.dtype(np.float64))
-        self._count = 0
-
-    @np.errstate(all="ignore")
-    def add(self, probe: Array) -> None:
-        """One more result, of inputs that were moved."""
-        self._count += 1
-        floating = is_float(self._native.dtype)
-        for moved, wide, exact, native in in_chunks(self._moved, probe, self.exact, self._native):
-            if floating:
-                moved += np.square(_finite(wide.astype(np.float64, copy=False) - exact))
-            else:
-                np.maximum(moved, np.abs(wide.astype(np.float64) - native.astype(np.float64)), out=moved)
-
-    @np.errstate(all="ignore")
-    def yardstick(self) -> F64:
-        """What an honest implementation may be off by: rounding, the trusted one's error, the input's own rounding.
-
-        Called once, at the end.
-        """
-        dtype = self._native.dtype
-        if not is_float(dtype):
-            # An integer that a rounding error moves by one step (a value on an edge) may be off by that step.
-            return np.where((self._moved == 1) & (dtype.kind != "b"), 1.0, 0.0)
-        for total, exact, native in in_chunks(self._moved, self.exact, self._native):
-            total /= max(self._count, 1)
-            total += np.square(_finite(0.5 * eps_of(dtype) * np.abs(exact)))
-            total += np.square(_finite(native.astype(np.float64) - exact))
-            np.sqrt(total, out=total)
-            total += smallest(dtype)
-        return self._moved
-
-
-def yardstick(exact: F64, native: Array, probes: Iterable[Array]) -> F64:
-    """`Spread.yardstick` over these results."""
-    spread = Spread(exact, native)
-    for probe in probes:
-        spread.add(probe)
-    return spread.yardstick()
-
-
-def _finite(values: F64) -> F64:
-    return np.where(np.isfinite(values), values, 0.0)
-
-
 def ulp_distance(a: Array, b: Array) -> NDArray[np.int64]:
     """How many representable values lie between two arrays of the same floating type (finite elements)."""
     unsigned = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}[a.dtype.itemsize]
@@ -400,7 +354,9 @@ def _fault(wrong: _Wrong, name: str, got: Array) -> Fault:
     at = np.unravel_index(int(np.argmax(distance)), got.shape) if got.ndim else ()
     place = f"{name}[{', '.join(map(str, at))}]" if at else name
     expected, found = _short(due[at]), _short(wide[at])
-    if expected == found:  # they differ further behind
+    if wrong.due.dtype.kind in "iu" and got.dtype.kind in "iu":
+        expected, found = str(int(wrong.due[at])), str(int(got[at]))
+    elif expected == found:  # they differ further behind
         expected, found = (f"{float(value):.17g}" for value in (due[at], wide[at]))
     message = f"{place}: expected {expected}, got {found}; {where(bad)}"
     return Fault(wrong.kind, name, message, {"bad elements": int(bad.sum()), "of": int(bad.size), **wrong.figures})

@@ -239,8 +239,8 @@ def _listed(rows: list[int]) -> str:
 
 
 def _row(want: Expected, at: tuple[object, ...]) -> Expected:
-    parts = (want.exact, want.native, want.yardstick, want.unspecified)
-    return Expected(*(np.asarray(part[at]) for part in parts))  # type: ignore[index]
+    parts = (want.exact, want.native, want.yardstick, want.unspecified, want.undecided)
+    return Expected(*(None if part is None else np.asarray(part[at]) for part in parts))  # type: ignore[index,arg-type]
 
 
 def _fresh(runner: Runner, case: Case, inputs: Inputs, expected: Expectation, first: Outputs) -> list[Fault]:

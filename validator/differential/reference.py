@@ -12,14 +12,14 @@ from functools import partial
 from itertools import chain
 
 import numpy as np
-from numpy.typing import NDArray
 
 from validator.differential.buffers import Placed, Written, dtype_at, place
-from validator.differential.cases import Case, Inputs, aliases_of, float_arguments, judged_arguments, unused_parts
+from validator.differential.cases import Case, Inputs, aliases_of, judged_arguments, unused_parts
 from validator.differential.data import Data, ReferenceFailed, numbered, prepared, room_for
-from validator.differential.inputs import HUGE
-from validator.differential.judge import Expected, Spread
-from validator.differential.numbers import Array, Source, derived, eps_of, in_chunks, is_float
+from validator.differential.judge import Expected
+from validator.differential.moved import Beside
+from validator.differential.numbers import Array, in_chunks, is_float
+from validator.differential.overflow import overflown
 from validator.differential.spill import kept
 from validator.manifest.contract import KernelContract
 from validator.run.sandbox import Outcome, Reply, Worker
@@ -87,24 +87,23 @@ class Reference:
     def _expected(self, case: Case, inputs: Inputs, native: Outputs, old_native: Outputs) -> dict[str, Expected]:
         """The reference on these inputs and on some that lie a rounding error beside them."""
         given = _widened(inputs) if self.wide else inputs
-        moved = (self._moved(inputs, case, index) for index in range(_probes(inputs)))
-        results = self._trusted(self.worker, chain([given], moved), case, 0 if self.wide else 1)
+        beside = Beside(self.data.contract, case, inputs, self.wide, native)
+        results = self._trusted(self.worker, chain([given], beside.asked(given)), case, 0 if self.wide else 1)
         exact, old_exact = next(results)
-        untouched = {
+        free = {
             name: _untouched((array, old_native[name]), (exact[name], old_exact[name])) if name in old_native else _NONE
             for name, array in native.items()
         }
-        spreads = {name: Spread(exact[name], array) for name, array in native.items()}
-        for outputs, _ in results:
-            for name, spread in spreads.items():
-                spread.add(outputs[name])
-        if any(variant == HUGE for _, variant in case.variants):
-            for name, spread in spreads.items():
-                untouched[name] = untouched[name] | _overflown(spread.exact, native[name])
-        return {
-            name: Expected(spread.exact, native[name], spread.yardstick(), np.broadcast_to(free, native[name].shape))
-            for (name, spread), free in zip(spreads.items(), untouched.values(), strict=True)
-        }
+        spreads, undecided = beside.taken((outputs for outputs, _ in results), exact)
+        expected = {}
+        for name, spread in spreads.items():
+            due, yard = native[name], spread.yardstick()
+            lost = free[name] | overflown(self.stock, case, inputs, spread.exact, due)
+            if _only_rounds(inputs, due):
+                yard = np.zeros_like(yard)
+            noise = undecided[name].where if undecided else None
+            expected[name] = Expected(spread.exact, due, yard, np.broadcast_to(lost, due.shape), noise)
+        return expected
 
     def mistaken(self, case: Case, several: list[Inputs]) -> list[Outputs | None]:
         """What the trusted implementation makes of each of these inputs; None where it raises.
@@ -178,45 +177,17 @@ class Reference:
             outputs[name] = np.frombuffer(data, dtype_at(array.dtype)).reshape(array.shape)
         return outputs
 
-    def _moved(self, inputs: Inputs, case: Case, index: int) -> Inputs:
-        """The inputs, each moved by about one rounding error of the promised precision (or of its own, if coarser)."""
-        promised = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-9}
-        moved = dict(inputs)
-        for name in float_arguments(inputs):
-            array = inputs[name]
-            # Values of one byte are scaled up before anybody computes with them: nothing is rounded to them.
-            own = eps_of(array.dtype) / 2 if array.itemsize > 1 else 0.0
-            eps = max(promised[self.data.contract.compute_dtype], own)
-            source = Source(derived(case.seed, "probe", index, name))
-            dtype = np.dtype(np.float64) if self.wide else array.dtype
-            moved[name] = Written(array.shape, dtype, partial(_write_moved, array, eps, source))
-        return moved
 
-
-@np.errstate(all="ignore")
-def _overflown(exact: Array, native: Array) -> NDArray[np.bool_]:
-    """Where huge values leave the type's range: what comes of them hangs on the order of the steps.
-
-    So does what is chosen by them: exponentials of all but the greatest are zero, and tie.
+def _only_rounds(inputs: Inputs, native: Array) -> bool:
+    """Whether an integer result is an input rounded, and cut off at its type's ends or before: nothing was computed
+    that could be off, so that a value half way goes where it goes.
     """
-    if not is_float(native.dtype):
-        return np.ones(native.shape, bool)
-    return ~(np.isfinite(native.astype(np.float64)) & np.isfinite(exact.astype(native.dtype).astype(np.float64)))
-
-
-def _probes(inputs: Inputs) -> int:
-    """How often the reference is moved to see its spread: few elements need many, many need few."""
-    size = max((v.size for v in inputs.values() if isinstance(v, np.ndarray)), default=0)
-    return 8 if size <= 1 << 12 else 4 if size <= 1 << 16 else 2 if size <= 1 << 22 else 1
-
-
-def _write_moved(array: Array, eps: float, source: Source, target: Array) -> None:
-    """Every element times 1 and a little."""
-    for there, here in in_chunks(target, array):
-        # Not plus or minus one unit: equal moves of two inputs would cancel in their difference far too often.
-        moved = here.astype(np.float64) * (1.0 + eps * source.bell(here.shape))
-        # Where the target is wider it is not rounded again: most moves would round to none at all.
-        there[...] = moved if there.dtype != array.dtype else moved.astype(array.dtype)
+    if native.dtype.kind not in "iu" or not native.size:
+        return False
+    low, high = native.min(), native.max()
+    floats = (v for v in inputs.values() if isinstance(v, np.ndarray) and is_float(v.dtype))
+    alike = (v.astype(np.float64) for v in floats if v.shape == native.shape)
+    return any(np.array_equal(np.clip(np.rint(value), low, high), native) for value in alike)
 
 
 def _widened(inputs: Inputs) -> Inputs:

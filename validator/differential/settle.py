@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from validator.differential.cases import MOST, Case, case_text, left_out
+from validator.differential.cases import MOST, Case, case_text
+from validator.differential.constructed import left_out
 from validator.differential.coverage import coverage, not_covered
 from validator.differential.details import kernel_details
 from validator.differential.device import Candidate, Device

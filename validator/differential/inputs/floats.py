@@ -9,10 +9,12 @@ from validator.differential.inputs.fill import Fill, filled, in_domain
 from validator.differential.inputs.variant import Make, Variant
 from validator.differential.numbers import Array, Source, eps_of, largest, smallest
 
-__all__ = ["FLOATS", "HUGE"]
+__all__ = ["FLOATS", "HUGE", "LIMITS"]
 
 HUGE = "huge"
 """The variant in which a trusted implementation may leave its type's range: nothing is said of what comes of that."""
+LIMITS = "limits"
+"""The variant in which all arithmetic overflows: only what is moved or chosen is judged."""
 
 _MODERATE = 100.0
 """How large "large" is where the contract gives no bound: `exp` overflows in 32 bits, and no product does."""
@@ -55,6 +57,14 @@ def _huge(fill: Fill, source: Source) -> Array:
     end = min(_HUGE, largest(fill.dtype) / 8)
     data = np.where(source.below(2, fill.shape) == 0, max(low, -end), min(high, end))
     return in_domain(fill, data * (0.25 + 0.75 * source.uniform(fill.shape)))
+
+
+def _limits(fill: Fill, source: Source) -> Array:
+    """Up to the largest finite value, both signs, and plain ones among them."""
+    plain, top = _wide(fill, source), largest(fill.dtype)
+    far = np.where(source.below(2, fill.shape) == 0, -top, top) * (1 - source.uniform(fill.shape) / 8)
+    at = source.below(4, fill.shape)
+    return in_domain(fill, np.where(at == 0, plain, np.where(at == 1, np.copysign(top, far), far)))
 
 
 def _unbounded(fill: Fill) -> bool:
@@ -131,6 +141,45 @@ def _cancelling(fill: Fill, source: Source) -> Array:
     return in_domain(fill, data)
 
 
+def _opposed(fill: Fill, source: Source) -> Array:
+    """Large in the first half of each row, the same with the other sign in the second, but for its ordinary last one.
+
+    Beside `_alike` ones, a product's sum is large half way and small at the end: what was rounded on the way shows.
+    """
+    data = _wide(fill, source)
+    half = (data.shape[-1] - 1) // 2
+    top = min(_LARGE_TERMS, *(abs(end) for end in fill.bounds))
+    data[..., :half] = top * (0.5 + np.abs(data[..., :half]) / 8)
+    data[..., half : 2 * half] = -data[..., :half]
+    return in_domain(fill, data)
+
+
+_LARGE_TERMS = 64.0
+"""How large the terms are that cancel."""
+
+
+def _alike(axis: int) -> Make:
+    """Positive, the second half along the axis the same as the first, the last one ordinary."""
+
+    def make(fill: Fill, source: Source) -> Array:
+        data = np.moveaxis(_wide(fill, source), axis, -1)
+        half = (data.shape[-1] - 1) // 2
+        data[..., :half] = np.abs(data[..., :half])
+        data[..., half : 2 * half] = data[..., :half]
+        return in_domain(fill, np.moveaxis(data, -1, axis))
+
+    return make
+
+
+def _one(fill: Fill, source: Source) -> Array:
+    return in_domain(fill, np.ones(fill.shape))
+
+
+def _halfway(fill: Fill, source: Source) -> Array:
+    """Odd halves: no scale whose inverse is a whole number makes one of them out of another."""
+    return in_domain(fill, source.below(16, fill.shape) - 7.5)
+
+
 def _far_places(fill: Fill) -> list[float]:
     """Where `_far` has its rows: an eighth of the span inside each end that is not zero."""
     low, high = _span(fill)
@@ -196,6 +245,17 @@ FLOATS: tuple[Variant, ...] = (
             _cancelling),
     Variant("far", "cancel", "varies little and lies far from zero",
             lambda f: _free(f) and _axes(f) and f.dtype.itemsize > 1 and bool(_far_places(f)), _far),
+    Variant("opposed", "cancel", "is large and cancels half way along its last axis",
+            lambda f: _free(f) and _axes(f) and f.shape[-1] > 4 and _has(f, -1) and _has(f, 1), _opposed, alone=False),
+    Variant("alike", "cancel", "is the same in both halves of its last axis",
+            lambda f: _free(f) and _axes(f) and f.shape[-1] > 4 and _has(f, 1), _alike(-1), alone=False),
+    Variant("alike-first", "cancel", "is the same in both halves of its first axis",
+            lambda f: _free(f) and len(f.shape) > 1 and f.shape[0] > 4 and _has(f, 1), _alike(0), alone=False),
+    Variant("one", "exact", "is one throughout", lambda f: _free(f) and _has(f, 1), _one, alone=False),
+    Variant("halfway", "I8", "lies half way between whole numbers",
+            lambda f: _free(f) and _has(f, 7.5) and _has(f, -7.5) and f.dtype.itemsize > 1, _halfway, alone=False),
+    Variant(LIMITS, "I10", "reaches the largest magnitudes of its type", _unbounded, _limits,
+            alone=False),
     Variant("minus-zero", "zero", "has negative zeros", lambda f: _free(f) and _has(f, 0), _signed_zero),
     Variant("saturated", "I10", "is at the largest magnitude of its type", lambda f: _free(f) and _narrow(f),
             lambda f, s: in_domain(f, np.where(s.below(2, f.shape) == 0, 1, -1) * largest(f.dtype))),

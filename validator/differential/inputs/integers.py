@@ -45,6 +45,13 @@ def _holes(fill: Fill, source: Source) -> Array:
     return data.reshape(fill.shape)
 
 
+def _holes_inside(fill: Fill, source: Source) -> Array:
+    """As `_holes`, and neither the first place nor the last is used: what "no entry" is taken for lies unused."""
+    data = _holes(fill, source)
+    inside = np.clip(data.astype(np.int64), 1, max(fill.extent - 2, 1))
+    return np.where(data == fill.values.domain.sentinel, data, inside.astype(data.dtype))
+
+
 def _extremes(fill: Fill, source: Source) -> Array:
     low, high = fill.integers
     return in_domain(fill, np.where(source.below(2, fill.shape) == 0, low, high))
@@ -66,6 +73,9 @@ INTEGERS: tuple[Variant, ...] = (
             lambda f, s: _shaped(f, np.arange(_size(f))[::-1])),
     Variant("holes", "I7", "has entries that mean nothing",
             lambda f: _index(f) and f.values.domain.sentinel is not None, _holes),
+    Variant("holes-inside", "I7", "has entries that mean nothing and leaves the first and the last place unused",
+            lambda f: _index(f) and f.values.domain.sentinel is not None and f.extent > 2
+            and not f.values.domain.unique and not f.values.domain.sorted, _holes_inside),
     Variant("full", "I2", "uses everything", _lengths, lambda f, s: _shaped(f, np.full(_size(f), f.extent))),
     Variant("empty", "I3", "uses nothing", lambda f: _lengths(f) and (f.values.domain.low or 0) <= 0,
             lambda f, s: _shaped(f, np.zeros(_size(f)))),

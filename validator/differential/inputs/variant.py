@@ -23,3 +23,5 @@ class Variant:
     """After the argument's name, as in a sentence: "is all zero"."""
     applies: Callable[[Fill], bool]
     make: Make
+    alone: bool = True
+    """False: it means nothing but beside what other arguments hold."""

@@ -1,0 +1,135 @@
+"""Cases by construction: production shapes, every edge, every way of filling an argument, and fillings that hang
+together: what one argument holds means something only beside what another holds.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from validator.differential.cases import (
+    CONFIGURATIONS,
+    LAYOUT_CLASS,
+    MOST,
+    Case,
+    alias_of,
+    configurations_of,
+    has_padding,
+    is_written,
+    layouts_of,
+    variants_of,
+)
+from validator.differential.inputs import LIMITS, VARIANTS
+from validator.differential.shapes import Dims, Space
+from validator.manifest.contract import KernelContract
+
+__all__ = ["constructed_cases", "left_out"]
+
+_TOGETHER = ("large", "integers", "tiny", "rows", "peaked")
+"""Variants that every argument takes together once: products of large values, exact arithmetic throughout."""
+_TERMS = range(256, 1025)
+"""How many products that cancel are added up, where the contract has so many."""
+
+Filling = tuple[str, str, Dims, dict[str, str]]
+"""(origin, input class, sizes, argument → variant)."""
+
+
+def constructed_cases(contract: KernelContract, space: Space) -> Iterator[Case]:
+    """In the order in which they are run; their plans and seeds come later."""
+
+    def case(dims: Dims | Iterable[tuple[str, int]], origin: str, input_class: str, **more: Any) -> Case:
+        return Case(contract.match, tuple(dict(dims).items()), 0, origin=origin, input_class=input_class, **more)
+
+    for shape, of in itertools.zip_longest(contract.production, contract.production_of, fillvalue=None):
+        ordered = {name: (shape or {})[name] for name in space.names}
+        yield case(ordered, f"production shape, {of}" if of else "production shape", "production")
+    typical = space.complete({}) or {}
+    yield case(typical, "ordinary values", "plain")
+    for choice in configurations_of(contract)[: CONFIGURATIONS if contract.configurations else 0]:
+        told = ", ".join(f"{name} = {value}" for name, value in choice)
+        for dims in contract.production[:1] or (typical,):
+            yield case(dims, f"configured with {told}", "I18", configuration=choice)
+    for edge in space.edges():
+        yield case(edge.dims, edge.reason, edge.input_class)
+    # Small sizes and some that go beyond a tile, in turn: each of them hides what the other shows.
+    beyond = space.beyond_a_tile()
+    sizes = itertools.cycle([typical, beyond])
+    for name, (_, values) in contract.values.items():
+        for dtype in values.dtype[1:]:
+            yield case(typical, f"{name} as {dtype}", "I19", dtypes=((name, dtype),))
+        for dims, variant_name in zip(sizes, _able(contract, name, typical), strict=False):
+            variant = VARIANTS[variant_name]
+            suited = dims if variant_name in _able(contract, name, dims) else typical
+            yield case(suited, f"{name} {variant.words}", variant.input_class, variants=((name, variant_name),))
+        for layout in layouts_of(values):
+            input_class = LAYOUT_CLASS.get(layout, "I11")
+            yield case(typical, f"{name} lies {layout}", input_class, layouts=((name, layout),))
+        if getattr(values, "alias_of", None):
+            yield case(typical, f"{name} shares memory with {alias_of(contract, name)}", "I13", aliased=(name,))
+    if has_padding(contract):
+        for dims in (typical, beyond):
+            yield case(dims, "unused parts hold NaN", "I7", padding=True)
+        for name in (n for n in contract.values if "holes-inside" in _able(contract, n, beyond)):
+            origin = f"{name} has entries that mean nothing, and unused parts hold NaN"
+            yield case(beyond, origin, "I7", padding=True, variants=((name, "holes-inside"),))
+    for origin, input_class, dims, filling in _fillings(contract, space, sizes):
+        yield case(dims, origin, input_class, variants=tuple(filling.items()))
+
+
+def _fillings(contract: KernelContract, space: Space, sizes: Iterator[Dims]) -> Iterator[Filling]:
+    """Arguments filled so that they mean something together."""
+    for variant_name in _TOGETHER:
+        dims = next(sizes)
+        able = [name for name in contract.values if variant_name in _able(contract, name, dims)]
+        if len(able) > 1:
+            input_class = VARIANTS[variant_name].input_class
+            yield f"all at once: {variant_name}", input_class, dims, dict.fromkeys(able, variant_name)
+    dims = space.beyond_a_tile()
+    words = [name for name in contract.values if LIMITS in _able(contract, name, dims, alone=False)]
+    if words:
+        yield f"all at once: {LIMITS}", VARIANTS[LIMITS].input_class, dims, dict.fromkeys(words, LIMITS)
+    ones = _ones(contract, dims)
+    ties = [name for name in contract.values if "halfway" in _able(contract, name, dims, alone=False)]
+    if ties and _rounds(contract):
+        origin = f"{ties[0]} lies half way between whole numbers, nothing scales it"
+        yield origin, VARIANTS["halfway"].input_class, dims, {**ones, ties[0]: "halfway"}
+    yield from _cancelling(contract, space)
+
+
+def _rounds(contract: KernelContract) -> bool:
+    """Whether something that may be an integer comes of floats."""
+    written = (values for role, values in contract.values.values() if is_written(role, values))
+    return any("int" in dtype for values in written for dtype in values.dtype)
+
+
+def _cancelling(contract: KernelContract, space: Space) -> Iterator[Filling]:
+    """Products that are large and cancel half way, along each dimension that two arguments share."""
+    for dimension in space.names:
+        dims = space.complete({}, {dimension: [v for v in _TERMS if v in space.values[dimension]][-1:]}) or {}
+        dims = max(dims, space.beyond_a_tile(), key=lambda d: d.get(dimension, 0))
+        filling: dict[str, str] = {}
+        for name, (_, values) in contract.values.items():
+            shape = values.shape or ()
+            last, first = shape[-1:] == (dimension,), shape[:1] == (dimension,)
+            wanted = ("alike" if filling else "opposed") if last else "alike-first" if first and filling else ""
+            if wanted in _able(contract, name, dims, alone=False):
+                filling[name] = wanted
+        if len(filling) > 1:
+            origin = f"products along {dimension} are large and cancel half way"
+            yield origin, VARIANTS["opposed"].input_class, dims, {**_ones(contract, dims), **filling}
+
+
+def _ones(contract: KernelContract, dims: Dims) -> dict[str, str]:
+    """Every argument that can be one throughout."""
+    return {name: "one" for name in contract.values if "one" in _able(contract, name, dims, alone=False)}
+
+
+def _able(contract: KernelContract, name: str, dims: Dims, *, alone: bool = True) -> list[str]:
+    """Variants of an argument at these sizes."""
+    return variants_of(contract, Case(contract.match, tuple(dims.items()), 0), name, alone=alone)
+
+
+def left_out(contract: KernelContract) -> int:
+    """Cases by construction beyond those that are run."""
+    return max(sum(1 for _ in constructed_cases(contract, Space(contract))) - MOST, 0)

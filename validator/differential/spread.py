@@ -1,0 +1,112 @@
+"""The yardstick: how far the reference moves when its inputs do, which is what an honest implementation may be off by.
+
+Four things may part an honest result from the exact one: its own rounding, the trusted implementation's error, what
+its inputs had been rounded by, and what a sum of many terms loses in whatever order it is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from validator.differential.numbers import Array, eps_of, in_chunks, is_float, smallest
+from validator.differential.spill import spilled
+
+__all__ = ["F64", "Spread", "Undecided", "apart", "yardstick"]
+
+F64 = NDArray[np.float64]
+
+
+def apart(a: Array, b: Array) -> F64:
+    """How far integers are from each other, element by element; of 64 bits too, as long as they are near."""
+    if a.dtype != b.dtype or a.dtype.kind not in "iu":
+        return np.asarray(np.abs(a.astype(np.float64) - b.astype(np.float64)))
+    return (np.maximum(a, b) - np.minimum(a, b)).view(f"u{a.dtype.itemsize}").astype(np.float64)
+
+
+class Spread:
+    """How far the reference moves when its inputs move by a rounding error; one result at a time is looked at."""
+
+    def __init__(self, exact: Array, native: Array) -> None:
+        """Keeps the exact result: what is given here may go."""
+        self.exact: F64 = spilled(exact.shape, np.dtype(np.float64))
+        self.exact[...] = exact
+        self._native = native
+        self._moved: F64 = spilled(exact.shape, np.dtype(np.float64))
+
+    @np.errstate(all="ignore")
+    def add(self, probe: Array, share: float = 1.0) -> None:
+        """One more result, of inputs that were moved; `share` of all of its kind."""
+        floating = is_float(self._native.dtype)
+        for moved, wide, exact, native in in_chunks(self._moved, probe, self.exact, self._native):
+            if floating:
+                moved += share * np.square(_finite(wide.astype(np.float64, copy=False) - exact))
+            else:
+                np.maximum(moved, apart(wide, native), out=moved)
+
+    @np.errstate(all="ignore")
+    def add_halves(self, one: Array, other: Array, share: float = 1.0) -> None:
+        """Results of moving one half of the terms along an axis, and the other half.
+
+        What both move is a sum of such terms, and what one of them moves of it, the other half may move too. What
+        only one of them moves hangs on single terms: no order of summation excuses an error there.
+        """
+        if not is_float(self._native.dtype):
+            self.add(one)
+            self.add(other)
+            return
+        for moved, first, second, exact in in_chunks(self._moved, one, other, self.exact):
+            both = np.minimum(np.abs(first.astype(np.float64) - exact), np.abs(second.astype(np.float64) - exact))
+            moved += share * np.square(2 * _finite(both))
+
+    @np.errstate(all="ignore")
+    def yardstick(self) -> F64:
+        """What an honest implementation may be off by: rounding, the trusted one's error, the input's own rounding.
+
+        Called once, at the end.
+        """
+        dtype = self._native.dtype
+        if not is_float(dtype):
+            # An integer that a rounding error moves by one step (a value on an edge) may be off by that step.
+            return np.where((self._moved == 1) & (dtype.kind != "b"), 1.0, 0.0)
+        for total, exact, native in in_chunks(self._moved, self.exact, self._native):
+            total += np.square(_finite(0.5 * eps_of(dtype) * np.abs(exact)))
+            total += np.square(_finite(native.astype(np.float64) - exact))
+            np.sqrt(total, out=total)
+            total += smallest(dtype)
+        return self._moved
+
+
+_DECIDED = 1 / 64
+"""Of a step of its type: what rounding errors in a result may come to before its last digit is theirs."""
+
+
+class Undecided:
+    """Where rounding errors of the promised precision alone decide how a result rounds: what nearly cancels."""
+
+    def __init__(self, exact: F64, dtype: np.dtype[Any]) -> None:
+        self._exact, self._dtype = exact, dtype
+        self.where: NDArray[np.bool_] = np.zeros(exact.shape, bool)
+
+    @np.errstate(all="ignore")
+    def add(self, probe: Array) -> None:
+        """One more result, of computing in no other precision."""
+        if is_float(self._dtype):
+            step = _DECIDED * eps_of(self._dtype)
+            for found, wide, exact in in_chunks(self.where, probe, self._exact):
+                found |= np.abs(wide.astype(np.float64) - exact) > step * np.abs(exact)
+
+
+def yardstick(exact: F64, native: Array, probes: Iterable[Array]) -> F64:
+    """`Spread.yardstick` over these results."""
+    several, spread = list(probes), Spread(exact, native)
+    for probe in several:
+        spread.add(probe, 1 / len(several))
+    return spread.yardstick()
+
+
+def _finite(values: F64) -> F64:
+    return np.where(np.isfinite(values), values, 0.0)
