@@ -245,7 +245,7 @@ def test_a_new_module_that_fails_or_acts_when_it_is_loaded(text: str, shown: str
         "NAMES = ('a', 'b')\nT = {n: 1 for n in NAMES}\nS = [i for i in range(4) if i]\nD = {'a': 1}['a']",
         "import triton\n@triton.jit\ndef k(x): ...\n",
         "from shim import triton\n@triton.jit\ndef k(x): ...\n",
-        "try:\n    import flashinfer_x\nexcept ImportError:\n    flashinfer_x = None\nOK = flashinfer_x is not None",
+        "try:\n    import triton\nexcept ImportError:\n    triton = None\nOK = triton is not None",
         "from __future__ import annotations\nclass K:\n    size: int = 1\n    half = size\n    def f(self) -> L: ...\n"
         "class L(K): ...",
         "import enum\nclass Mode(enum.Enum):\n    A = enum.auto()\n    B = enum.auto()\nALL = {Mode.A: 1, Mode.B: 2}",

@@ -60,8 +60,9 @@ class _Frame:
 class Known(Protocol):
     """What is known about the names that a function uses."""
 
-    def callee(self, name: str, *, method: bool) -> ast.FunctionDef | None:
-        """The function of this name, or the method of the function's own object, if calls of it may be replaced."""
+    def callee(self, name: str, *, method: bool, awaited: bool) -> FunctionNode | None:
+        """The function of this name, or the method of the function's own object, if calls of it may be replaced.
+        `awaited`: one whose calls are awaited."""
 
     def stable(self, name: str) -> bool:
         """Whether a global name means the same at all times."""
@@ -180,7 +181,9 @@ class _Flattener:
 
     def returned(self, value: ast.expr | None) -> None:
         """`return value`; a call in its place is replaced whatever it holds."""
-        entered = self.entered(value) if isinstance(value, ast.Call) else None
+        awaited = isinstance(value, ast.Await)
+        call = value.value if isinstance(value, ast.Await) else value
+        entered = self.entered(call, awaited=awaited) if isinstance(call, ast.Call) else None
         if entered is not None:
             self.run(*entered, tail=True)
         else:
@@ -256,7 +259,12 @@ class _Flattener:
             case ast.IfExp(test=test, body=body, orelse=orelse):
                 condition = self.expr(test)
                 return self.kept(with_fields(node, test=condition, body=self.opaque(body), orelse=self.opaque(orelse)))
-            case ast.NamedExpr() | ast.Await() | ast.Yield() | ast.YieldFrom():
+            case ast.Await(value=value):
+                entered = self.entered(value, only_at_end=True, awaited=True) if isinstance(value, ast.Call) else None
+                return (
+                    self.run(*entered, tail=False) if entered else self.kept(with_fields(node, value=self.expr(value)))
+                )
+            case ast.NamedExpr() | ast.Yield() | ast.YieldFrom():
                 raise _Unknown
         return self.kept(self.opaque(node))
 
@@ -329,23 +337,25 @@ class _Flattener:
 
     # Calls that are replaced -----------------------------------------------------------------------------------
 
-    def replaceable(self, node: ast.Call) -> ast.FunctionDef | None:
+    def replaceable(self, node: ast.Call, *, awaited: bool) -> FunctionNode | None:
         """The function whose body may stand in place of the call."""
-        found: ast.FunctionDef | None = None
+        found: FunctionNode | None = None
         match node.func:
             case ast.Name(id=name) if name not in self.frame.scope.bindings:
-                found = self.known.callee(name, method=False)
+                found = self.known.callee(name, method=False, awaited=awaited)
             case ast.Attribute(value=ast.Name(id=owner), attr=name) if owner in self.frame.values:
                 own = self.frame.values[owner]
                 if isinstance(own, ast.Name) and own.id == f"<={self.self_name}>":
-                    found = self.known.callee(name, method=True)
+                    found = self.known.callee(name, method=True, awaited=awaited)
         if found is None or found.name in self.active or self.inlined >= _MAX_INLINED:
             return None
         return found if surely_bound(found) else None
 
-    def entered(self, node: ast.Call, *, only_at_end: bool = False) -> tuple[ast.FunctionDef, _Frame] | None:
+    def entered(
+        self, node: ast.Call, *, only_at_end: bool = False, awaited: bool = False
+    ) -> tuple[FunctionNode, _Frame] | None:
         """The function that takes the call's place, and its frame with the evaluated arguments; None: none can."""
-        function = self.replaceable(node)
+        function = self.replaceable(node, awaited=awaited)
         if function is None or (only_at_end and not single_exit(function.body)):
             return None
         method = isinstance(node.func, ast.Attribute)
@@ -368,7 +378,7 @@ class _Flattener:
                 self.emit(_store(frame.names[name], values[name]))
         return function, frame
 
-    def run(self, function: ast.FunctionDef, frame: _Frame, *, tail: bool) -> ast.expr:
+    def run(self, function: FunctionNode, frame: _Frame, *, tail: bool) -> ast.expr:
         """Append what the body does; what it gives, where its end is its only exit."""
         outside, self.frame = self.frame, frame
         self.active.append(function.name)

@@ -58,8 +58,9 @@ def newly_loaded(base: Sources, raises: Raising, targets: Iterable[str], loader:
             submodule = sources.module_path(f"{found.module}.{found.name}") if found.name else None
             if inside is None and submodule is None:
                 missing = from_outside(base, found.module, found.name)
-                if missing and not (found.optional and path not in base):
-                    yield Loaded(path, found.line, f"imports {missing[0]}", missing[1], raises=True)
+                if missing and (missing[1] or not found.optional):
+                    sure = missing[1] and not found.optional
+                    yield Loaded(path, found.line, f"imports {missing[0]}", sure, raises=True)
                 continue
             if found.name not in ("", "*") and submodule is None and inside and _lacks(head, inside, found.name):
                 yield Loaded(path, found.line, f"imports `{found.name}`, which `{inside}` does not have", True)

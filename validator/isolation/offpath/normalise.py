@@ -155,8 +155,11 @@ def _loads(body: list[ast.stmt]) -> Counter[str]:
 def _drop_dead(body: list[ast.stmt], scope: Scope, pure: Purity, note: _Note) -> list[ast.stmt]:
     """Without stores to local names that nothing reads and whose value has no effect, and without such functions."""
     loads = _loads(body)
+    loads.subtract(_deleted_unread(body, loads, scope))
 
     def dead(node: ast.stmt) -> bool:
+        if isinstance(node, ast.Delete):
+            return all(isinstance(t, ast.Name) and not loads[t.id] and t.id not in scope.shared for t in node.targets)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             return inert(node) and not loads[node.name] and node.name not in scope.shared
         return (
@@ -166,6 +169,19 @@ def _drop_dead(body: list[ast.stmt], scope: Scope, pure: Purity, note: _Note) ->
         )
 
     return _filter(body, dead, note)
+
+
+def _deleted_unread(body: list[ast.stmt], loads: Counter[str], scope: Scope) -> list[str]:
+    """Names that one statement binds and a later one of the same block deletes, and that nothing else reads."""
+    stored: set[str] = set()
+    found: list[str] = []
+    for node in body:
+        if isinstance(node, ast.Assign):
+            stored |= {t.id for t in node.targets if isinstance(t, ast.Name)}
+        elif isinstance(node, ast.Delete):
+            names = [t.id for t in node.targets if isinstance(t, ast.Name)]
+            found += [n for n in names if n in stored and loads[n] == 1 and scope.bindings[n] == 2]
+    return found
 
 
 def _filter(body: list[ast.stmt], dead: Callable[[ast.stmt], bool], note: _Note) -> list[ast.stmt]:

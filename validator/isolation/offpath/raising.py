@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import builtins
 import copy
+import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -33,6 +34,9 @@ _MAKERS = frozenset(
      "OrderedDict", "defaultdict", "deque", "compile", "Path", "getenv", "auto", "SimpleNamespace", "RLock", "Event",
      "Counter"}
 )  # fmt: skip
+_PARSED = frozenset({"args", "cli_args", "parsed", "parsed_args", "namespace", "ns", "opts", "options"})
+"""What parsed arguments are called."""
+_FEW = 64
 _LABELS = (str, bytes, bool, type(None))
 
 
@@ -127,6 +131,9 @@ class Raising:
         self, node: ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp, place: Place
     ) -> ast.expr | None:
         """Over constants: what is made of each is a plain expression of its name."""
+        made = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
+        if self._works_for_each(node.generators, made, place):
+            return None
         inner = copy.copy(place)
         for one in node.generators:
             over = self.part(one.iter, inner)
@@ -139,10 +146,29 @@ class Raising:
             asked = self._parts(one.ifs, inner) or self._truths(tests, inner)
             if asked is not None:
                 return asked
-        made = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
         found = self._parts(made, inner)
         keys = made[:1] if isinstance(node, ast.DictComp | ast.SetComp) else []
         return found or next((k for k in keys if not isinstance(k, ast.Constant | ast.Name)), None)
+
+    def _works_for_each(self, over: list[ast.comprehension], made: list[ast.expr], place: Place) -> bool:
+        """Whether everything that is made of each of a few constants can be worked out."""
+        match over:
+            case [ast.comprehension(target=ast.Name(id=name), iter=iterated, ifs=[])]:
+                values = worked_out(iterated, self.known(place))
+            case _:
+                return False
+        if not isinstance(values, tuple | list | dict) or len(values) > _FEW:
+            return False
+        known = self.known(place)
+        for value in values:
+            here = ast.Constant(value=value)
+            given = [
+                worked_out(m, lambda n, c=here: c if getattr(n, "id", "") == name else known(n))  # type: ignore[misc]
+                for m in made
+            ]
+            if any(g is UNKNOWN or g is FAILS for g in given):
+                return False
+        return True
 
     def _holds_constants(self, node: ast.expr, place: Place) -> bool:
         """Whether it is a display of constants, a name for one, or a range."""
@@ -266,10 +292,26 @@ class Raising:
         switch = self.kinds.world.form.switch
         if node.attr == switch.name and name_of(node.value).split(".")[-1] == switch.container != "":
             return None  # where the manifest says that the switch is
+        if node.attr == switch.name and self._is_parsed(node.value):
+            return None
         kind = self.kinds.of(node.value, place)
         if kind is not None and self.kinds.has(kind, node.attr, place, node.lineno):
             return None
         return None if not isinstance(kind, Class | Builtin) and self.kinds.read_alike(node, place) else node
+
+    def _is_parsed(self, owner: ast.expr) -> bool:
+        """Whether the switch is read off parsed arguments, where the tree has an option of its name."""
+        name = name_of(owner).rpartition(".")[2]
+        switch, sources = self.kinds.world.form.switch, self.kinds.world.sources
+        if name not in _PARSED:
+            return False
+        flag = switch.name.replace("_", "-").encode()
+        option = re.compile(rb"add_argument\(\s*[\"']--(?:" + flag + rb"|" + switch.name.encode() + rb")[\"']")
+        files = {*sources.mentions(switch.name), *sources.mentions(switch.name.replace("_", "-"))}
+        found = next((path for path in sorted(files) if option.search(sources.data(path))), None)
+        if found is not None:
+            self.kinds.assumed.add(f"`{name}` comes from the parser of {found}, which has the option `--{switch.name}`")
+        return found is not None
 
     def _subscript(self, node: ast.Subscript, place: Place) -> ast.expr | None:
         """A key is proven in the declared container, and wherever types are only spelled out."""

@@ -25,6 +25,7 @@ from validator.isolation.offpath.constants import (
 from validator.isolation.offpath.matching import never_none
 from validator.isolation.offpath.place import Place
 from validator.isolation.offpath.scopes import Scope, parameters
+from validator.isolation.offpath.tables import entry_of, holds, table_of
 from validator.isolation.syntax import walk
 
 if TYPE_CHECKING:
@@ -202,6 +203,10 @@ class Reducer:
                 return self._attribute(node)
             case ast.Compare(ops=[op], comparators=[right]):
                 right = self.world.members(right, self.place) or right
+                table = table_of(self.world, right, self.place) if isinstance(op, ast.In | ast.NotIn) else None
+                if table is not None and is_constant(node.left):
+                    self._note_display(right)
+                    return constant(holds(table, node.left) is isinstance(op, ast.In), node)
                 value = compare(value_of(node.left), op, _members(right)) if _both(node.left, op, right) else UNKNOWN
                 if value is UNKNOWN and isinstance(op, ast.In | ast.NotIn) and self._holds_nothing(right):
                     value = isinstance(op, ast.NotIn) if self.pure(node.left) else UNKNOWN
@@ -210,9 +215,20 @@ class Reducer:
             case ast.BinOp(left=ast.List() as left, op=ast.Add(), right=ast.List() as right):
                 if not (left.elts and right.elts):
                     return right if right.elts else left
+            case ast.Subscript(value=owner, slice=key, ctx=ast.Load()) if is_constant(key):
+                table = table_of(self.world, owner, self.place)
+                entry = entry_of(table, key) if table is not None else None
+                if entry is not None:
+                    self._note_display(owner)
+                    return entry
             case ast.Call():
                 return self._call(node)
         return node
+
+    def _note_display(self, node: ast.expr) -> None:
+        """Remember that the values of a display are evaluated here and left out."""
+        for value in node.values if isinstance(node, ast.Dict) else ():
+            self.world.note(value, self.place)
 
     def _holds_nothing(self, node: ast.expr) -> bool:
         """Whether nothing is in what the expression gives."""
@@ -286,6 +302,16 @@ class Reducer:
                 ):
                     self.world.note(key, self.place)
                     return rest[0] if rest else constant(None, node)
+                case ast.Call(func=ast.Attribute(attr="get", value=receiver), args=[key, *rest]) if (
+                    is_constant(key)
+                    and len(rest) < 2
+                    and all(map(self.pure, rest))
+                    and (table := table_of(self.world, receiver, self.place)) is not None
+                ):
+                    self._note_display(receiver)
+                    for part in rest:
+                        self.world.note(part, self.place)
+                    return entry_of(table, key) or (rest[0] if rest else constant(None, node))
                 case ast.Call(func=ast.Name(id="isinstance"), args=[ast.Constant(value=None), kind]):
                     if never_none(kind) and self._names_classes(kind):
                         self.world.note(node, self.place)

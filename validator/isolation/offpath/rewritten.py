@@ -67,11 +67,12 @@ class _Known:
         """The same on both sides, so that a name that became something else is one that may change."""
         return self.here.stable(name) and self.there.stable(name)
 
-    def callee(self, name: str, *, method: bool) -> ast.FunctionDef | None:
+    def callee(self, name: str, *, method: bool, awaited: bool) -> FunctionNode | None:
         """A plain function or method that only this side has, and that nothing else could mean or put in its place."""
         qualified = f"{self.owner}.{name}" if method else name
         found = self.here.functions.get(qualified)
-        if not isinstance(found, ast.FunctionDef) or found.decorator_list or qualified in self.there.functions:
+        kind = ast.AsyncFunctionDef if awaited else ast.FunctionDef
+        if not isinstance(found, kind) or found.decorator_list or qualified in self.there.functions:
             return None
         if method and not self.owner:
             return None
@@ -90,7 +91,7 @@ class _Known:
         return defined == 1 and next(stored, None) is None and next(in_text, None) is None
 
 
-def _moves(node: ast.FunctionDef, *, method: bool) -> bool:
+def _moves(node: FunctionNode, *, method: bool) -> bool:
     """Whether the body means the same in another place: no `super`, no mangled names outside the class."""
     for part in (n for s in node.body for n in walk(s)):
         name = getattr(part, "attr", None) or getattr(part, "id", None) or ""

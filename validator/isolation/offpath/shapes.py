@@ -34,7 +34,7 @@ def single_exit(body: Sequence[ast.stmt]) -> bool:
     return not returns or (len(returns) == 1 and bool(body) and body[-1] is returns[0])
 
 
-def surely_bound(function: ast.FunctionDef) -> bool:
+def surely_bound(function: FunctionNode) -> bool:
     """Whether every local name is bound, in the block around it, wherever it is read: a call starts without any, code
     in its place could find what an earlier round of a loop left."""
     local = set(bound_names(function.body)) - set(parameters(function.args))

@@ -240,12 +240,26 @@ class Simplifier:
         kept = [item for item in items if not self._is_null(item.context_expr) or item.optional_vars]
         if not kept and isinstance(node, ast.With):
             return self.block(node.body)
-        body, _ = self.block(node.body)
+        before = dict(self.place.env)
+        body, falls = self.block(node.body)
+        if isinstance(node, ast.With) and self._is_unused_stack(node, items, body):
+            return body, falls
+        self.place.env = before
         # The context manager may swallow an exception from anywhere in the body.
         self._forget([node])
         return [with_fields(node, items=kept or items, body=body)], True
 
-    def _is_null(self, node: ast.expr) -> bool:
+    def _is_unused_stack(self, node: ast.With, items: list[ast.withitem], body: list[ast.stmt]) -> bool:
+        """Whether it is `contextlib.ExitStack() as stack`, and nothing that is left, here or later, names `stack`."""
+        match items:
+            case [ast.withitem(context_expr=made, optional_vars=ast.Name(id=name))] if self.place.function is not None:
+                every = sum(isinstance(n, ast.Name) and n.id == name for n in walk(self.place.function))
+                here = sum(isinstance(n, ast.Name) and n.id == name for n in walk(node))
+                left = any(isinstance(n, ast.Name) and n.id == name for s in body for n in walk(s))
+                return self._is_null(made, "ExitStack") and every == here and not left
+        return False
+
+    def _is_null(self, node: ast.expr, what: str = "nullcontext") -> bool:
         """Whether the expression makes a context that does nothing: `contextlib.nullcontext()`."""
         if not isinstance(node, ast.Call) or node.args or node.keywords:
             return False
@@ -254,10 +268,10 @@ class Simplifier:
         bound = [self.place.imports.get(first)] if local else self.world.names.bindings(self.place.path).get(first, [])
         match bound:
             case [ast.ImportFrom(module="contextlib", level=0, names=names)]:
-                return not rest and any((a.asname or a.name, a.name) == (first, "nullcontext") for a in names)
+                return not rest and any((a.asname or a.name, a.name) == (first, what) for a in names)
             case [ast.Import(names=names)]:
                 plain = any((a.asname or a.name, a.name) == (first, "contextlib") for a in names)
-                return plain and rest == "nullcontext"
+                return plain and rest == what
         return False
 
     def _try(self, node: ast.Try) -> tuple[list[ast.stmt], bool]:

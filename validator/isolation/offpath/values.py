@@ -56,6 +56,10 @@ def worked_out(node: ast.expr, known: _Known) -> Any:
             if (bad := _first_bad([held, key])) is not None:
                 return bad
             return _carried_out(lambda: held[key])
+        case ast.JoinedStr(values=shown):
+            plain = [v.value if isinstance(v, ast.FormattedValue) and v.format_spec is None else v for v in shown]
+            values = [worked_out(v, known) for v in plain]
+            return _first_bad(values) or _carried_out(lambda: "".join(map(str, values)))
         case ast.Name() | ast.Attribute():
             shown = known(node)
             return UNKNOWN if shown is None else worked_out(shown, known)

@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import TypeGuard
 
 from validator.isolation.offpath.constants import constant, empty_display, is_constant, is_small, name_of, value_of
+from validator.isolation.offpath.fields import field_defaults
 from validator.isolation.offpath.names import Function, Names, decorated, decorator_name
 from validator.isolation.offpath.notes import Idle, Note
 from validator.isolation.offpath.place import Place
@@ -391,7 +392,7 @@ class World:
 
     def drop_default_arguments(self, node: ast.Call, place: Place) -> ast.Call:
         """The call without arguments that hand such a parameter its default."""
-        gone = {
+        gone = field_defaults(self.names, node.func, place) | {
             parameter: value
             for (path, qual, parameter), value in self.facts.parameters.items()
             if self._surely_calls(node.func, place, path, qual)

@@ -1,0 +1,57 @@
+"""Fields of dataclasses that have a constant default: handing a field its default is leaving it out."""
+
+from __future__ import annotations
+
+import ast
+
+from validator.isolation.offpath.classes import method_of
+from validator.isolation.offpath.constants import is_constant, name_of, value_of
+from validator.isolation.offpath.names import Names, decorator_name
+from validator.isolation.offpath.place import Place
+
+__all__ = ["class_of", "field_defaults"]
+
+
+def field_defaults(names: Names, function: ast.expr, place: Place) -> dict[str, ast.expr]:
+    """Field → default of the dataclass that an expression means; empty where it means none for sure."""
+    if not isinstance(function, ast.Name) or place.local(function.id) or function.id in place.hidden:
+        return {}
+    node = class_of(names, place.path, function.id)
+    return _defaults(node) if node is not None and _is_plain(node) else {}
+
+
+def class_of(names: Names, path: str, name: str, depth: int = 0) -> ast.ClassDef | None:
+    """The class of the tree that a module's name means, when that is one for sure."""
+    if names.binds(path, "*") or depth > 5:
+        return None
+    match names.bindings(path).get(name, []):
+        case [ast.ClassDef() as node]:
+            return node
+        case [ast.ImportFrom() as node] if target := names.imported(path, node, name):
+            return class_of(names, *target, depth + 1)
+    return None
+
+
+def _is_plain(node: ast.ClassDef) -> bool:
+    """Whether its constructor is the one that `dataclass` writes."""
+    made = [d for d in node.decorator_list if decorator_name(d) == "dataclass"]
+    options = {k.arg: value_of(k.value) for d in made if isinstance(d, ast.Call) for k in d.keywords}
+    own = method_of(node, "__init__") or method_of(node, "__new__")
+    return len(made) == 1 and options.get("init", True) is True and own is None
+
+
+def _defaults(node: ast.ClassDef) -> dict[str, ast.expr]:
+    found: dict[str, ast.expr] = {}
+    for item in node.body:
+        if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name) and item.value is not None:
+            value: ast.expr | None = item.value
+            if isinstance(value, ast.Call) and name_of(value.func).split(".")[-1] in ("field", "Field"):
+                options = {k.arg: k.value for k in value.keywords}
+                value = options.get("default") if set(options) <= {"default", "repr", "compare"} else None
+            found.pop(item.target.id, None)
+            if value is not None and is_constant(value):
+                found[item.target.id] = value
+        elif isinstance(item, ast.Assign):
+            for target in item.targets:
+                found.pop(name_of(target), None)
+    return found
