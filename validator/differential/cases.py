@@ -186,6 +186,11 @@ def fill_of(contract: KernelContract, case: Case, name: str) -> Fill:
         extent = shape_of(contract.values[other][1].shape or (), dims)[int(axis)]
     dtype = dict(case.dtypes).get(name) or (values.dtype[0] if values.dtype else "float64")
     total = parse_expression(d.sum).value(dims) if d.sum is not None else None
+    values = (
+        values.model_copy(update={"domain": d.at(dims)})
+        if isinstance(d.low, str) or isinstance(d.high, str)
+        else values
+    )
     return Fill(name, role, values, dtype_of(dtype), shape_of(values.shape or (), dims), extent, total)
 
 

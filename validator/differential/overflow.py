@@ -1,4 +1,4 @@
-"""Where a result of very large inputs says nothing: steps on the way may leave the type's range, or not, by their order.
+"""Where a result of huge inputs says nothing: steps on the way may leave the type's range, or not, by their order.
 
 Nobody is held to what comes of that, neither to a value nor to what is chosen by it.
 """

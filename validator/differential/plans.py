@@ -11,7 +11,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from validator.differential.cases import Case, Inputs, aliases_of, copied, float_arguments, unused_parts
+from validator.differential.cases import Case, Inputs, copied, fill_of, float_arguments, unused_parts
+from validator.differential.changes import single_changes
 from validator.differential.data import launches_of
 from validator.differential.faults import Fault, FaultKind
 from validator.differential.judge import Expected, judge
@@ -136,27 +137,16 @@ def _same_buffer(runner: Runner, case: Case, inputs: Inputs, expected: Expectati
 
 
 def _flip(runner: Runner, case: Case, inputs: Inputs, expected: Expectation, first: Outputs) -> list[Fault]:
-    """One element of one input changes, everything else stays: a fingerprint misses it, the result must not."""
-    names = [n for n in float_arguments(inputs) if runner.contract.values[n][0] not in (Role.OUTPUT, Role.WORKSPACE)]
-    names = [n for n in names if inputs[n].size and n not in runner.contract.returns]
-    if not names:
-        return []
-    source = Source(derived(case.seed, "flip"))
-    name = names[int(source.below(len(names), (1,))[0])]
-    changed = {**inputs, name: inputs[name].copy()}
-    flat = changed[name].reshape(-1)
-    at = int(source.below(flat.size, (1,))[0])
-    old = float(flat[at])
-    domain = runner.contract.values[name][1].domain
-    if not np.isfinite(old) or domain.probability or domain.sorted:
-        return []
-    low = domain.low if domain.low is not None else old - 2.0
-    high = domain.high if domain.high is not None else old + 2.0
-    flat[at] = high if old - low < high - old else low
-    for alias, owner in aliases_of(runner.contract, case).items():
-        changed[alias] = changed[owner] if name == owner else changed[alias]
-    told = f"with only {name}[{at}] (flat) changed in the same buffers"
-    return _judged(runner, case, changed, told)
+    """One element of one input changes, everything else stays: a fingerprint misses it, the result must not.
+
+    One of the floats, and one of the integers, flags and numbers passed by value.
+    """
+    faults: list[Fault] = []
+    for changed, told in single_changes(runner.contract, case, inputs):
+        faults = _judged(runner, case, changed, f"with only {told} changed in the same buffers")
+        if faults:
+            break
+    return faults
 
 
 def _recheck(runner: Runner, case: Case, inputs: Inputs, expected: Expectation, first: Outputs) -> list[Fault]:
@@ -216,7 +206,7 @@ def _batch_mates(runner: Runner, case: Case, inputs: Inputs, expected: Expectati
     for name in float_arguments(inputs):
         domain = contract.values[name][1].domain
         if name in axes and not (domain.probability or domain.sorted or domain.values):
-            top = domain.high if domain.high is not None else min(100.0, largest(inputs[name].dtype))
+            _, top = fill_of(contract, case, name).ends(0.0, min(100.0, largest(inputs[name].dtype)))
             changed[name][(slice(None),) * axes[name] + (others,)] = top
     played = runner.play(case, changed, runner.expect(case, changed))
     if played.outputs is None:

@@ -69,7 +69,8 @@ class Reference:
             if np.any(where & ~np.isnan(right[name].exact)):
                 raise ReferenceFailed(
                     f"{self.worker.target} reads what no index points to or no length covers: NaN there makes "
-                    f"{name} NaN. Mend the reference, or take the index or length out of the contract's `domain`"
+                    f"{name} NaN. Mend the reference, or take the index or length out of the contract's `domain` "
+                    '(positions that only select are bounded by `low` and `high`, as in `high = "V - 1"`)'
                 )
 
     def _expect(self, case: Case, inputs: Inputs) -> dict[str, Expected]:

@@ -71,8 +71,8 @@ def _elements(role: Role | None, values: Values, size: int, rng: np.random.Gener
         return _moderate(size, rng)[0], np.resize(np.array([values.empty], "<u4").view(np.uint8), size)
     elif role in (Role.INDEX, Role.WORKSPACE) or dtype in _INTEGER:
         pair = _small(domain, count, rng)
-    elif dtype in _FLOAT and domain.low is not None and domain.high is not None:
-        return _within(domain.low, domain.high, dtype, size, rng)
+    elif dtype in _FLOAT and None not in domain.fixed:
+        return _within(*domain.fixed, dtype, size, rng)  # type: ignore[arg-type]
     else:
         return _moderate(size, rng)
     largest = (1 << (8 * width - 1)) - 1
@@ -84,8 +84,9 @@ def _small(domain: Domain, count: int, rng: np.random.Generator) -> Arrays:
     """Integers of the domain; below `SMALL` where it says nothing."""
     if domain.values:
         return np.full(count, domain.values[0]), np.full(count, domain.values[-1])
-    low = int(domain.low) if domain.low is not None else 0
-    high = int(domain.high) if domain.high is not None else low + SMALL - 1
+    least, most = domain.fixed
+    low = int(least) if least is not None else 0
+    high = int(most) if most is not None else low + SMALL - 1
     if domain.unique:
         # The same order, one further: nothing twice in either, and different element by element.
         order = low + rng.permutation(min(max(high - low + 1, 1), LARGEST_ORDER))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
@@ -81,15 +82,15 @@ def _dtypes(value: object) -> object:
 class Domain(Model):
     """What values an argument may hold. Everything that is absent is unrestricted."""
 
-    low: float | None = None
-    high: float | None = None
-    """Inclusive bounds of every element."""
+    low: float | str | None = None
+    high: float | str | None = None
+    """Inclusive bounds of every element: numbers, or expressions of dimensions (`V - 1` for labels of V classes)."""
     values: tuple[float, ...] = ()
     """The only values there are."""
     index: str | None = None
     """`argument.axis`: every element is a valid position along that axis of that argument."""
     sentinel: int | None = None
-    """The element that means "no entry" in an index (-1 in slot tables)."""
+    """The element that means "no entry" in an index (-1 in slot tables), or beside bounds (-100 among labels)."""
     lengths: str | None = None
     """`argument.axis`: element i is how much of that axis is in use in row i; the rest is padding."""
     sum: str | None = None
@@ -107,7 +108,8 @@ class Domain(Model):
     @model_validator(mode="after")
     def _consistent(self) -> Domain:
         wrong = []
-        if self.low is not None and self.high is not None and self.low > self.high:
+        low, high = self.fixed
+        if low is not None and high is not None and low > high:
             wrong.append(f"`low` {self.low} is above `high` {self.high}")
         exclusive = [k for k in ("index", "lengths", "probability", "values") if getattr(self, k)]
         if len(exclusive) > 1:
@@ -116,10 +118,22 @@ class Domain(Model):
             text = getattr(self, key)
             if text is not None and not re.fullmatch(r"[A-Za-z_][\w.]*\.\d+", text):
                 wrong.append(f"`{key}` is {text!r}, expected `argument.axis` such as `state.0`")
-        if self.sentinel is not None and self.index is None:
-            wrong.append("`sentinel` needs `index`")
+        if self.sentinel is not None and self.index is None and (self.low is None or self.high is None):
+            wrong.append("`sentinel` needs `index`, or `low` and `high`")
         raise_all(wrong)
         return self
+
+    @property
+    def fixed(self) -> tuple[float | None, float | None]:
+        """`low` and `high` where they are numbers."""
+        low, high = (None if isinstance(end, str) else end for end in (self.low, self.high))
+        return low, high
+
+    def at(self, dims: Mapping[str, int]) -> Domain:
+        """The same with its bounds as numbers."""
+        ends = {"low": self.low, "high": self.high}
+        known = {k: float(parse_expression(end).value(dims)) for k, end in ends.items() if isinstance(end, str)}
+        return self.model_copy(update=known) if known else self
 
 
 class Values(Model):
@@ -146,7 +160,8 @@ class Values(Model):
     @model_validator(mode="after")
     def _sizes_parse(self) -> Values:
         wrong = []
-        texts = [*(self.shape or ()), *((self.domain.sum,) if self.domain.sum is not None else ())]
+        d = self.domain
+        texts = [*(self.shape or ()), *(text for text in (d.sum, d.low, d.high) if isinstance(text, str))]
         texts += [self.value] if isinstance(self.value, str) else []
         for text in texts:
             try:
@@ -158,6 +173,7 @@ class Values(Model):
 
     @property
     def size_names(self) -> frozenset[str]:
-        """Dimensions that the shape, the value or the sum use."""
-        texts = [s for s in (*(self.shape or ()), self.domain.sum, self.value) if isinstance(s, str)]
+        """Dimensions that the shape, the value, the sum or the bounds use."""
+        d = self.domain
+        texts = [s for s in (*(self.shape or ()), d.sum, d.low, d.high, self.value) if isinstance(s, str)]
         return frozenset().union(*(parse_expression(t).names for t in texts))

@@ -130,9 +130,10 @@ class Declarations:
             return self.contract.extremes(value)
         if domain.values:
             return floor(min(domain.values)), ceil(max(domain.values))
-        if domain.low is None or domain.high is None:
-            return None if domain.low is None else (ceil(domain.low), (1 << 31) - 1)
-        return ceil(domain.low), floor(domain.high)
+        low, high = domain.fixed
+        if low is None or high is None:
+            return None if low is None else (ceil(low), (1 << 31) - 1)
+        return ceil(low), floor(high)
 
     def rank(self, offset: int) -> int | None:
         """How likely the slot at an offset of the block is a pointer, 0 to 3; None when it cannot hold one."""

@@ -42,8 +42,13 @@ class Fill:
         least = (
             -top if self.floating else float(0 if self.dtype.kind in "bu" or "uint" in self.dtype.name else -top - 1)
         )
-        low, high = self.values.domain.low, self.values.domain.high
+        low, high = self.values.domain.fixed
         return max(least, low) if low is not None else least, min(top, high) if high is not None else top
+
+    def ends(self, low: float, high: float) -> tuple[float, float]:
+        """The domain's ends; these where it names none."""
+        least, most = self.values.domain.fixed
+        return least if least is not None else low, most if most is not None else high
 
     @property
     def whole(self) -> bool:

@@ -72,14 +72,14 @@ INTEGERS: tuple[Variant, ...] = (
             lambda f: _index(f) and not f.values.domain.sorted and 0 < _size(f) <= f.extent,
             lambda f, s: _shaped(f, np.arange(_size(f))[::-1])),
     Variant("holes", "I7", "has entries that mean nothing",
-            lambda f: _index(f) and f.values.domain.sentinel is not None, _holes),
+            lambda f: not f.floating and f.values.domain.sentinel is not None, _holes),
     Variant("holes-inside", "I7", "has entries that mean nothing and leaves the first and the last place unused",
             lambda f: _index(f) and f.values.domain.sentinel is not None and f.extent > 2
             and not f.values.domain.unique and not f.values.domain.sorted, _holes_inside),
     Variant("full", "I2", "uses everything", _lengths, lambda f, s: _shaped(f, np.full(_size(f), f.extent))),
-    Variant("empty", "I3", "uses nothing", lambda f: _lengths(f) and (f.values.domain.low or 0) <= 0,
+    Variant("empty", "I3", "uses nothing", lambda f: _lengths(f) and f.ends(0, 0)[0] <= 0,
             lambda f, s: _shaped(f, np.zeros(_size(f)))),
-    Variant("single", "I4", "uses one", lambda f: _lengths(f) and f.extent >= 1 and (f.values.domain.low or 0) <= 1,
+    Variant("single", "I4", "uses one", lambda f: _lengths(f) and f.extent >= 1 and f.ends(0, 0)[0] <= 1,
             lambda f, s: _shaped(f, np.ones(_size(f)))),
     Variant("extremes", "I10", "is at the ends of its range", _bounded, _extremes),
 )  # fmt: skip

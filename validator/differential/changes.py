@@ -1,0 +1,79 @@
+"""A case's inputs with one element changed to another value that the contract allows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from validator.differential.cases import FILLED, Case, Inputs, aliases_of, fill_of, is_drawn
+from validator.differential.inputs import Fill
+from validator.differential.numbers import Array, Source, derived
+from validator.manifest.contract import KernelContract, Role
+
+__all__ = ["single_changes"]
+
+_SPOKEN = {*FILLED, Role.FLAG, Role.MAILBOX}
+"""Roles whose elements are poisoned, or a word between kernels: another word is another story."""
+
+
+def single_changes(contract: KernelContract, case: Case, inputs: Inputs) -> Iterator[tuple[Inputs, str]]:
+    """(inputs, what was changed of them), for one of the floats, and for one of everything else."""
+    source = Source(derived(case.seed, "flip"))
+    able: tuple[list[str], list[str]] = ([], [])
+    for name, (role, values) in contract.values.items():
+        whole = inputs[name].size if isinstance(inputs[name], np.ndarray) else values.value is None
+        if whole and role not in _SPOKEN and is_drawn(values) and contract.generator is None:
+            able[not fill_of(contract, case, name).floating].append(name)
+    for names in able:
+        if names:
+            name = names[int(source.below(len(names), (1,))[0])]
+            yield from _changed(contract, case, inputs, name, source)
+
+
+def _changed(
+    contract: KernelContract, case: Case, inputs: Inputs, name: str, source: Source
+) -> Iterator[tuple[Inputs, str]]:
+    """The inputs with another value at one place of this one; nothing where no other fits in."""
+    array = np.array(inputs[name], fill_of(contract, case, name).dtype)
+    flat = array.reshape(-1)
+    at = int(source.below(flat.size, (1,))[0])
+    other = _other(fill_of(contract, case, name), flat, at, padded=case.padding)
+    if other is None or other == flat[at]:
+        return
+    flat[at] = other
+    changed = {**inputs, name: array if isinstance(inputs[name], np.ndarray) else array.item()}
+    for alias, owner in aliases_of(contract, case).items():
+        changed[alias] = changed[owner] if name == owner else changed[alias]
+    yield changed, f"{name}[{at}] (flat)" if isinstance(inputs[name], np.ndarray) else name
+
+
+def _other(fill: Fill, flat: Array, at: int, *, padded: bool) -> Any:
+    """Another value for one element; None where others hang on it."""
+    d = fill.values.domain
+    if d.probability or d.sorted or d.sum is not None or (padded and (d.index or d.lengths)):
+        return None
+    old = float(flat[at])
+    if d.values:
+        return d.values[(int(np.argmin(np.abs(np.asarray(d.values) - old))) + 1) % len(d.values)]
+    if fill.floating:
+        if not np.isfinite(old):
+            return None
+        low, high = fill.ends(old - 2.0, old + 2.0)
+        return high if old - low < high - old else low
+    return _other_integer(fill, flat, int(flat[at]))
+
+
+def _other_integer(fill: Fill, flat: Array, old: int) -> int | bool | None:
+    """The next position, length or number, or the first after the last."""
+    d = fill.values.domain
+    if fill.dtype.kind == "b":
+        return not old
+    if d.unique:
+        taken = set(flat.astype(np.int64).tolist())
+        return next((v for v in range(fill.extent) if v not in taken), None) if d.index else None
+    low, high = fill.integers
+    if d.index or d.lengths:
+        low, high = int(d.low or 0) if d.lengths else 0, fill.extent - (d.lengths is None)
+    return None if low >= high else old + 1 if low <= old < high else low
