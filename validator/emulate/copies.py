@@ -44,7 +44,7 @@ class _ThreadCopies:
     done: Array
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class BulkCopy:
     """One bulk or tensor copy of one thread: ranges of bytes from one region to another."""
 

@@ -61,6 +61,8 @@ class Mbarrier:
     """What the arrivals so far published, joined."""
     published: _Brought = field(default_factory=lambda: _Brought())
     """The same of the completed phases: what a successful wait acquires."""
+    cleared: Array | None = None
+    """Which threads' use has been looked at: what is ordered stays so, what is not has been told."""
     announced: bool = False
     """A fence.mbarrier_init of its initialiser followed."""
     known_to: frozenset[int] = frozenset()
@@ -120,6 +122,10 @@ class Mbarriers:
             name, inside = piece.region.name_at(offset)
             m.report(HazardKind.UNINITIALISED, index, threads, name, inside, "used as an mbarrier before it is one")
             return None
+        if barrier.cleared is None:
+            barrier.cleared = np.zeros(m.total, bool)
+        if barrier.cleared[threads].all():
+            return barrier
         wrong = racing(m, np.broadcast_to(barrier.born, threads.shape), threads, False)
         if wrong is not None and barrier.known_to:
             wrong &= ~np.isin(threads, list(barrier.known_to))
@@ -128,6 +134,7 @@ class Mbarriers:
             why = "nothing orders this use behind the mbarrier's initialisation"
             count = int(np.count_nonzero(wrong))
             report_pair(m, HazardKind.RACE, piece.region, first, offset, barrier.born, index, why, count)
+        barrier.cleared[threads] = True
         return barrier
 
     def announce(self, threads: Array) -> None:
