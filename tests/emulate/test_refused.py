@@ -41,6 +41,7 @@ def played(body: str) -> Report:
         ("mov.u32 %zz, 1;", "%zz"),
         ("@%pp mov.u32 %r1, 1;", "%pp"),
         ("ld.const.u32 %r1, [table];", "table"),
+        ("add.u32 %rd2, %r1, 1;\nmov.b64 {%r1, _}, %rd2;", "64 bits where the type has 32"),
         ("bar.sync 17;", "barrier 17"),
         ("mov.u32 %r2, 16; bar.sync %r2;", "barrier 16"),
         ("bar.sync 0, 33;", "33 threads"),

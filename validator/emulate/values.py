@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from validator.emulate.isa import Op, lookup
+from validator.emulate.isa import Op, RegType, lookup
 from validator.emulate.lanes import Array, Lanes
 from validator.emulate.layout import WINDOWS
 from validator.emulate.operands import DTYPES, Context, NotTranslated, Put, Read, Step, flat, put_to, reader
-from validator.emulate.program import Instruction, Source, Vector
+from validator.emulate.program import Instruction, Register, Source, Vector
 from validator.ordering.ptx.lexical import SPACES, TYPE_BITS
 
 if TYPE_CHECKING:
     from validator.emulate.machine import Machine
+
+_ANY_SIZE = ("cvt",)
+"""Bases whose registers may be wider than the type."""
 
 __all__ = ["compute", "convert_address", "load_parameter", "move", "space_test"]
 
@@ -31,11 +35,21 @@ def compute(instruction: Instruction, context: Context) -> Step:
     wanted = op.inputs[:-1] if op.carry_in else op.inputs
     if len(sources) != len(wanted):
         raise NotTranslated(f"{len(sources)} source operands, {len(wanted)} are known")
+    if instruction.base not in _ANY_SIZE:
+        _check_sizes(sources, wanted)
+        _check_sizes(tuple(flat(instruction.operands[: instruction.writes])), op.outputs)
     reads = [reader(context, source, reg.bits, instruction.type) for source, reg in zip(sources, wanted, strict=True)]
     if op.carry_in:
         reads.append(lambda m, lanes: m.carry[lanes.index])
     targets = tuple(flat(instruction.operands[: instruction.writes]))
     return _step(op, reads, _puts(op, targets))
+
+
+def _check_sizes(operands: Sequence[Source | None], wanted: Sequence[RegType]) -> None:
+    """Registers are as wide as the instruction's type (PTX ISA, "Operand Size Exceeding Instruction-Type Size")."""
+    for operand, reg in zip(operands, wanted, strict=False):
+        if isinstance(operand, Register) and operand.bits != reg.bits:
+            raise NotTranslated(f"a register of {operand.bits} bits where the type has {reg.bits}")
 
 
 def _of_three(op: Op) -> Op:
