@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
+from pydantic import ValidationError
 
 from validator.differential.processes import Trees
 from validator.differential.results import KernelResult
@@ -48,20 +49,44 @@ class Differential:
         self._table, self._root, self.seed = table, root, seed
 
     def __call__(
-        self, candidate: str, *, tree: Path | str | None = None, base: Path | str | None = None, cases: int = 50
+        self,
+        candidate: str | Callable[..., Any],
+        *,
+        tree: Path | str | None = None,
+        base: Path | str | None = None,
+        cases: int = 50,
     ) -> KernelResult:
         """Run the candidate; fail the test unless it is right in every case.
 
-        `tree`: folder it is imported from; `base`: folder of the reference. Both default to pytest's root folder.
+        Args:
+            candidate: `module:function`, or a function, which is imported again by its name.
+            tree: folder it is imported from, below pytest's root folder. None: that folder.
+            base: folder of the reference. None: the same as `tree`.
+            cases: random ones.
         """
-        head = Path(tree or self._root)
-        described = KernelContract.model_validate({**self._table, "candidate": candidate})
-        ran = run_contracts([described], Trees(head, Path(base or head)), self.seed, cases)
+        head = self._root / (tree or "")
+        trees = Trees(head, self._root / base if base else head)
+        for folder in (trees.head, trees.base):
+            if not folder.is_dir():
+                pytest.fail(f"differential: no such folder: {folder}", pytrace=False)
+        try:
+            described = KernelContract.model_validate({**self._table, "candidate": _target(candidate)})
+        except ValidationError as error:
+            told = "; ".join(e["msg"].removeprefix("Value error, ") for e in error.errors(include_url=False))
+            pytest.fail(f"differential({candidate!r}): {told}", pytrace=False)
+        ran = run_contracts([described], trees, self.seed, cases)
         ((_, result, stage),) = ran
         (obligation,) = stage.obligations
         if result is None or obligation.status is not Status.PROVEN:
             pytest.fail(f"{run_text(ran, obligation.status.value)}\n--validator-seed {self.seed}", pytrace=False)
         return result
+
+
+def _target(candidate: str | Callable[..., Any]) -> str:
+    """`module:function` of a function."""
+    if isinstance(candidate, str):
+        return candidate
+    return f"{getattr(candidate, '__module__', '')}:{getattr(candidate, '__qualname__', '')}"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

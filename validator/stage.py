@@ -12,6 +12,7 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from validator.globs import matches
 from validator.scale.cell import InPlace, Work
 from validator.verdict.model import StageResult
 
@@ -87,6 +88,15 @@ class StageContext:
     """Kernels that already shipped, as made at both sides: `validator.build.shipped` fills this, the proof reads it."""
     store: Store | None = None
     """Results of earlier runs, kept by what they were made from; None: nothing is kept."""
+
+    @property
+    def manifest_file(self) -> str:
+        """Path of the manifest in the head tree: its file is named after its id. Empty: the change brings none."""
+        if self.manifest_path is not None or self.manifest is None:
+            return self.manifest_path or ""
+        name = f"{self.manifest.id}.toml"
+        brought = (file.path for file in self.change.files if matches(file.path, self.policy.manifest.files))
+        return next((path for path in brought if path.rpartition("/")[2] == name), "")
 
 
 class Stage(Protocol):

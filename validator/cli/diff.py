@@ -75,6 +75,7 @@ def diff(
     from validator.differential.corpus import store_case, stored_cases
     from validator.differential.device import Device
     from validator.differential.document import diff_document, verdict_of
+    from validator.differential.found import Noted
     from validator.differential.session import run_contracts
     from validator.differential.text import run_text
 
@@ -83,7 +84,12 @@ def diff(
     seed, kept = chosen_seed(seed, journal)
     progress = Progress(quiet=quiet)
 
+    places = [spec for spec in (manifest, *specs) if spec]
+    where = _options(places[0] if len(places) == 1 else "FILE", tree, base, device)
+    found: dict[str, Noted] = {}
+
     def keep(failed: CaseResult, simpler: CaseResult | None) -> None:
+        found[failed.case.id] = Noted(failed, simpler)
         if corpus and failed.case not in first:
             store_case(Path(corpus), (simpler or failed).case, failed.case)
 
@@ -101,14 +107,17 @@ def diff(
                 device=Device(device),
                 journal=kept,
                 work=work,
+                where=where,
             )
+    except KeyboardInterrupt as stop:
+        for noted in found.values():
+            stop.add_note(noted.words(where))
+        raise
     finally:
         progress.close()
     if format_ == "json":
         emit(json.dumps(diff_document(seed, ran), indent=2) + "\n")
     else:
-        places = [spec for spec in (manifest, *specs) if spec]
-        where = _options(places[0] if len(places) == 1 else "FILE", tree, base, device)
         emit(run_text(ran, verdict_of([stage for _, _, stage in ran]).value, where))
     return 0 if verdict_of([stage for _, _, stage in ran]).value == "pass" else 1
 

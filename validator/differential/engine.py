@@ -17,6 +17,7 @@ from validator.differential.combined import combined_cases
 from validator.differential.controls import controls
 from validator.differential.data import ReferenceFailed
 from validator.differential.device import NotRunHere
+from validator.differential.errors import DifferentialError
 from validator.differential.faults import Fault, FaultKind
 from validator.differential.journal import Finished, Journal
 from validator.differential.judge import Expected
@@ -24,6 +25,7 @@ from validator.differential.plans import attributed, differing, follow
 from validator.differential.results import CaseResult, KernelResult
 from validator.differential.runner import FIRST, SECOND, Outputs, Played, Runner, Series
 from validator.differential.shapes import Space
+from validator.errors import Problem
 from validator.manifest.contract import KernelContract
 from validator.run.sandbox import Outcome, Worker
 
@@ -92,6 +94,9 @@ def run_cases(
     """
     if (started := runner.candidate.start()).outcome is Outcome.ABSENT:
         raise NotRunHere(started.detail.partition(": ")[2])
+    if started.outcome is Outcome.UNLOADABLE and names_nothing(runner.candidate.target, started.detail):
+        told = f"the candidate {runner.candidate.target} cannot be imported, it names nothing: {started.detail}"
+        raise DifferentialError(Problem(told, fix="mend the contract's `candidate`, or `import_root`"))
     journal = Journal() if journal is None else journal
     result = KernelResult(planned)
     others, tolerance = _Others(runner), Visibility(runner)
@@ -122,6 +127,14 @@ def run_cases(
     result.calls, result.wide = runner.calls, runner.reference.wide
     result.enforced, result.bound = dict(runner.candidate.enforced), runner.candidate.bound
     return result
+
+
+def names_nothing(target: str, error: str) -> bool:
+    """Whether a target could not be imported because there is no such module or function: nobody's result is wrong."""
+    module, _, function = target.partition(":")
+    parents = [module[:at] for at, char in enumerate(module) if char == "."]
+    missing = [f"ModuleNotFoundError: No module named {name!r}" for name in (module, *parents)]
+    return error.startswith((*missing, f"AttributeError: module {module!r} has no attribute {function!r}"))
 
 
 class _Others:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
@@ -93,7 +94,7 @@ def _run(context: StageContext, examinations: Sequence[_Examination]) -> None:
             context.progress(f"differential: {done} of {len(ordered)} cells")
     except KeyboardInterrupt as stop:
         for noted in found.news():
-            stop.add_note(noted.words)
+            stop.add_note(noted.words(_where(context)))
         raise
 
 
@@ -117,7 +118,16 @@ class _Examination:
             result = self._journaled() if self.context.journal else put_together(self.planned, self.outcomes)
         except ValidatorError as error:
             return _unsettled(self.contract, error)
-        return settle(self.contract, result, demands, self.chosen, self._inputs(), self.findings, self.outside)
+        return settle(
+            self.contract,
+            result,
+            demands,
+            self.chosen,
+            self._inputs(),
+            self.findings,
+            self.outside,
+            _where(self.context),
+        )
 
     def _journaled(self) -> KernelResult:
         """Here and now, case by case."""
@@ -135,6 +145,11 @@ class _Examination:
             f"candidate {chosen.target}": source,
             f"reference {reference}": _module_digest(base, root, reference or ":"),
         }
+
+
+def _where(context: StageContext) -> str:
+    """Options of `validator replay` that find what a check ran, in a checkout of its head."""
+    return shlex.join(["--manifest", context.manifest_file or "FILE", "--base", context.change.merge_base])
 
 
 def _corpus(context: StageContext) -> tuple[Case, ...]:

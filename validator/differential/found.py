@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -12,8 +11,7 @@ from pathlib import Path
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from validator.differential.cases import case_text
-from validator.differential.results import CaseResult
+from validator.differential.results import WHERE, CaseResult, replay_command
 from validator.text import shorten, visible
 
 __all__ = ["Found", "Noted"]
@@ -28,13 +26,12 @@ class Noted:
     failed: CaseResult
     simpler: CaseResult | None = None
 
-    @property
-    def words(self) -> str:
-        """For whoever interrupted the run: what failed, and how to run it again."""
+    def words(self, where: str = WHERE) -> str:
+        """For whoever interrupted the run: what failed, and how to run it again. `where`: see `replay_command`."""
         shown = self.simpler or self.failed
         fault = f"{shown.faults[0].kind.value}: {shorten(shown.faults[0].message, 400)}" if shown.faults else ""
-        replay = f"validator replay {shlex.quote(case_text(shown.case))} --manifest FILE"
-        return visible(f"{shown.case.kernel} fails with {shown.case.words()}; {fault}; {replay}")
+        told = f"{shown.case.kernel} fails with {shown.case.words()}; {fault}"
+        return visible(f"{told}; {replay_command(shown.case, where)}")
 
 
 @cache

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass, field
 
-from validator.differential.cases import Case
+from validator.differential.cases import Case, case_text
 from validator.differential.controls import Controlled
 from validator.differential.faults import Fault
 
-__all__ = ["CaseResult", "KernelResult"]
+__all__ = ["WHERE", "CaseResult", "KernelResult", "replay_command"]
+
+WHERE = "--manifest FILE"
+"""Options of `validator replay` where nobody knows them."""
+
+
+def replay_command(case: Case, where: str = WHERE) -> str:
+    """What runs a case again. `where`: the options that find its contract and its trees."""
+    return f"validator replay {shlex.quote(case_text(case))} {where}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from validator.differential.errors import DifferentialError
 from validator.differential.found import Found
 from validator.differential.journal import journal_of
 from validator.differential.processes import Trees, runner_for
-from validator.differential.results import CaseResult, KernelResult
+from validator.differential.results import WHERE, CaseResult, KernelResult
 from validator.differential.settle import Demands, settle
 from validator.differential.stage import unsettled
 from validator.errors import ValidatorError
@@ -56,11 +56,13 @@ def run_contracts(
     device: Device = Device.CPU,
     journal: Path | None = None,
     work: Work | None = None,
+    where: str = WHERE,
 ) -> list[Ran]:
     """Run every contract: cell by cell wherever `work` runs them, or with a journal here, case by case.
 
     `trusted`: the reference does not come from the candidate's own tree.
     `keep` gets each kind of failure, also of cells that an interrupt leaves unfinished, so that it loses none.
+    `where`: options of `validator replay` that find what is run here.
     `journal`: folder that keeps every finished case; what an earlier run of the same finished is not run again.
     Results do not depend on what runs the cells, nor on how many there are at a time.
     """
@@ -69,7 +71,7 @@ def run_contracts(
         _run_cells(kernels, progress, keep, work or Here())
     else:
         _run_journaled(kernels, progress, keep, journal)
-    stages = [kernel.settled(trusted) for kernel in kernels]
+    stages = [kernel.settled(trusted, where) for kernel in kernels]
     return [(k.contract, k.result, stage) for k, stage in zip(kernels, stages, strict=True)]
 
 
@@ -130,10 +132,10 @@ class _Kernel:
         except ValidatorError as error:
             self.reason = "; ".join(map(str, error.problems))
 
-    def settled(self, trusted: bool) -> StageResult:
+    def settled(self, trusted: bool, where: str) -> StageResult:
         if self.result is None or self.chosen is None:
             return StageResult((unsettled(self.contract, self.reason),))
-        stage = settle(self.contract, self.result, Demands(cases=1), self.chosen, outside=self.outside)
+        stage = settle(self.contract, self.result, Demands(cases=1), self.chosen, outside=self.outside, where=where)
         return stage if trusted else _own_reference(stage)
 
 

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from validator.differential.cases import MOST, Case, case_text
+from validator.differential.cases import MOST, Case
 from validator.differential.constructed import left_out
 from validator.differential.coverage import coverage, not_covered
 from validator.differential.details import kernel_details
 from validator.differential.device import Candidate, Device
 from validator.differential.faults import Fault
 from validator.differential.pattern import pattern
-from validator.differential.results import CaseResult, KernelResult
+from validator.differential.results import WHERE, CaseResult, KernelResult, replay_command
 from validator.differential.rules import BY_FAULT, blind_tolerance, tolerance_too_wide
 from validator.differential.tolerances import in_words
 from validator.manifest.contract import KernelContract
@@ -45,12 +44,14 @@ def settle(
     inputs: Mapping[str, str] = MappingProxyType({}),
     findings: Sequence[Finding] = (),
     outside: Sequence[Case] = (),
+    where: str = WHERE,
 ) -> StageResult:
     """What a kernel's run means: its obligation, the evidence, and a finding for every kind of fault.
 
-    `outside`: stored cases that the contract does not allow any more, so that nothing was run of them.
+    `outside`: stored cases that the contract does not allow any more, so that nothing was run of them. `where`: options
+    of `validator replay` that find what was run.
     """
-    found = (*findings, *_findings(contract, result, candidate))
+    found = (*findings, *_findings(contract, result, candidate, where))
     status, reason = _status(contract, result, demands, found)
     rows = coverage(contract, [r.case for r in result.results])
     ident = evidence_id(contract, candidate.device)
@@ -185,7 +186,7 @@ def _unenforced(result: KernelResult) -> Iterator[str]:
             yield f"the candidate ran without confinement of {name} on this machine ({state})"
 
 
-def _findings(contract: KernelContract, result: KernelResult, candidate: Candidate) -> Iterator[Finding]:
+def _findings(contract: KernelContract, result: KernelResult, candidate: Candidate, where: str) -> Iterator[Finding]:
     """One finding per rule and output, told by the smallest case that shows it."""
     shared = pattern(result.results, contract.tiles)
     groups: dict[tuple[str, str], list[tuple[CaseResult, Fault]]] = {}
@@ -203,7 +204,7 @@ def _findings(contract: KernelContract, result: KernelResult, candidate: Candida
             why=f"{len(shown)} of {len(result.results)} cases show it"
             + (f" ({figures})" if figures else "")
             + (f"; {contract.match} {shared}" if shared else ""),
-            fix=f"validator replay {shlex.quote(case_text(first.case))} --manifest FILE" + _on(candidate.device),
+            fix=replay_command(first.case, where) + ("" if "--device" in where else _on(candidate.device)),
             steps=(
                 *fault.story,
                 f"input: {first.case.words()}",

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Sequence
 
-from validator.differential.cases import case_text
 from validator.differential.faults import FaultKind
 from validator.differential.pattern import pattern
-from validator.differential.results import CaseResult, KernelResult
+from validator.differential.results import WHERE, CaseResult, KernelResult, replay_command
 from validator.manifest.contract import KernelContract
 from validator.text import shorten, visible
 from validator.verdict.model import StageResult
@@ -22,7 +20,7 @@ _SHOWN = 3
 def run_text(
     kernels: Sequence[tuple[KernelContract, KernelResult | None, StageResult]],
     verdict: str,
-    where: str = "--manifest FILE",
+    where: str = WHERE,
 ) -> str:
     """The whole report. `where`: the options of `validator replay` that find what was run here."""
     lines = [verdict.upper(), ""]
@@ -59,7 +57,7 @@ def _kernel(contract: KernelContract, result: KernelResult | None, stage: StageR
     yield ""
 
 
-def _failure(result: CaseResult, where: str = "--manifest FILE") -> Iterator[str]:
+def _failure(result: CaseResult, where: str = WHERE) -> Iterator[str]:
     """Input in words, expected, got, where, how to replay."""
     yield f"  input   {visible(result.case.words())}"
     for fault in result.faults[:_SHOWN]:
@@ -69,7 +67,7 @@ def _failure(result: CaseResult, where: str = "--manifest FILE") -> Iterator[str
         yield from (f"  {n:6}. {visible(step)}" for n, step in enumerate(fault.story, 1))
     if any(fault.kind in (FaultKind.HIDDEN, FaultKind.REPEAT) for fault in result.faults):
         yield "  (hangs on earlier calls, or on chance: a replay of this case alone may pass)"
-    yield f"  replay  validator replay {shlex.quote(visible(case_text(result.case)))} {visible(where)}"
+    yield f"  replay  {visible(replay_command(result.case, where))}"
 
 
 def replay_text(result: CaseResult) -> str:

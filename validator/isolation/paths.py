@@ -48,12 +48,8 @@ def is_taken(context: StageContext, path: str) -> bool:
 
 
 def manifest_path(context: StageContext) -> str:
-    """Where the manifest is; its file is named after its id. Empty: the change brings none."""
-    if context.manifest_path is not None or context.manifest is None:
-        return context.manifest_path or ""
-    name = f"{context.manifest.id}.toml"
-    brought = (file.path for file in context.change.files if matches(file.path, context.policy.manifest.files))
-    return next((path for path in brought if path.rpartition("/")[2] == name), "")
+    """Where the manifest is; empty: the change brings none."""
+    return context.manifest_file
 
 
 def shared_files(context: StageContext) -> Iterator[FileChange]:
