@@ -23,9 +23,17 @@ def first_match(path: str, patterns: Iterable[str]) -> str | None:
     for pattern in patterns:
         literal, parts = _split(pattern)
         # What a path begins with settles most cases, before it is taken apart.
-        if path.startswith(literal) and _parts(path.split("/"), parts):
+        if path.startswith(literal) and _means(path, parts):
             return pattern
     return None
+
+
+def _means(path: str, parts: Sequence[str]) -> bool:
+    if len(parts) == 2 and parts[0] == "**" and parts[1] != "**":
+        return _part(path.rpartition("/")[2], parts[1])  # a file's name, wherever it is
+    if len(parts) == 3 and parts[0] == parts[2] == "**" and not {"*", "?"} & set(parts[1]):
+        return f"/{parts[1]}/" in f"/{path}"  # what is below a folder, wherever that is
+    return _parts(path.split("/"), parts)
 
 
 def name_matches(name: str, patterns: Iterable[str]) -> bool:
@@ -59,6 +67,9 @@ def _parts(parts: Sequence[str], patterns: Sequence[str]) -> bool:
 
 def _part(text: str, pattern: str) -> bool:
     """`*` and `?` in one part, going back only to the last `*`."""
+    if pattern.count("*") == 1 and "?" not in pattern:
+        before, _, behind = pattern.partition("*")
+        return len(text) >= len(pattern) - 1 and text.startswith(before) and text.endswith(behind)
     at = here = 0
     star, resume = -1, 0
     while at < len(text):

@@ -46,8 +46,7 @@ class Source:
 
 
 _WORD = frozenset(bytes([c]) for c in b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
-_PROPERTY = re.compile(rb"@[\w.]*property\b[^\n]*\n")
-_DEFINITION = re.compile(rb"(?:[ \t]*[@#][^\n]*\n)*[ \t]*(?:async[ \t]+)?def[ \t]+([^\W\d]\w*)")
+_PROPERTY = re.compile(rb"@[\w.]*property\b[^\n]*\n(?:[ \t]*[@#][^\n]*\n)*[ \t]*(?:async[ \t]+)?def[ \t]+([^\W\d]\w*)")
 
 
 def parse(path: str, data: bytes) -> Source:
@@ -144,6 +143,11 @@ class Corpus:
         self._starts.append(at)
         self._bytes = b"".join(pieces)
 
+    def first(self, text: bytes) -> str:
+        """The first file that holds the bytes anywhere; empty: none."""
+        at = self._bytes.find(text)
+        return self._paths[bisect_right(self._starts, at) - 1] if at >= 0 else ""
+
     def holding(self, name: str) -> Iterator[str]:
         """Files that hold the name as a whole word."""
         needle = name.encode("utf-8", "surrogateescape")
@@ -177,6 +181,8 @@ class Sources:
         self._loaded = False
         self.graph: ImportGraph | None = None
         """Who imports whom; None: nobody asked yet."""
+        self.importers: dict[str, list[str]] | None = None
+        """File → files that load it whenever they are loaded; None: nobody asked yet."""
         self.learnt = False
         """Whether this run found out something that an earlier one did not."""
         self._parsed: dict[str, Source] = {}
@@ -209,7 +215,7 @@ class Sources:
     def data(self, path: str) -> bytes:
         """Bytes of a file; empty when it is too large to be read."""
         if path not in self._data:
-            if self.twin is not None and self._same(path):
+            if self.twin is not None and self.same(path):
                 self._data[path] = self.twin.data(path)
             else:
                 try:
@@ -225,17 +231,17 @@ class Sources:
         self._loaded = True
         if self.twin is not None:
             self.twin.load()
-        wanted = [p for p in self.paths if p not in self._data and not self._same(p)]
+        wanted = [p for p in self.paths if p not in self._data and not self.same(p)]
         self._data |= dict.fromkeys(wanted, b"") | dict(read_many(self.tree, wanted))
 
     def parse(self, path: str) -> Source:
         """The file, parsed."""
         if path not in self._parsed:
-            same = self.twin if self._same(path) else None
+            same = self.twin if self.same(path) else None
             self._parsed[path] = same.parse(path) if same else parse(path, self.data(path))
         return self._parsed[path]
 
-    def _same(self, path: str) -> bool:
+    def same(self, path: str) -> bool:
         """Whether the other side has the same object at this path."""
         return self.twin is not None and path in self.ids and self.twin.ids.get(path) == self.ids[path]
 
@@ -244,12 +250,10 @@ class Sources:
         if self._properties is None:
             found: dict[str, list[str]] = {}
             for path in self.shared():
-                for match in _PROPERTY.finditer(data := self.data(path)) if b"property" in self.data(path) else ():
-                    definition = _DEFINITION.match(data, match.end())
-                    if definition:
-                        found.setdefault(definition[1].decode("utf-8", "surrogateescape"), []).append(path)
+                for name in set(_PROPERTY.findall(self.data(path))):
+                    found.setdefault(name.decode("utf-8", "surrogateescape"), []).append(path)
             self.learnt = True
-            self._properties = {name: tuple(dict.fromkeys(paths)) for name, paths in found.items()}
+            self._properties = {name: tuple(paths) for name, paths in found.items()}
         return self._properties
 
     def defines(self, name: str) -> int:
@@ -265,9 +269,25 @@ class Sources:
             self.learnt = True
             found = set(self._corpus().holding(name))
             if self.twin is not None:
-                found.update(p for p in self.twin.mentions(name) if self._same(p))
+                found.update(p for p in self.twin.mentions(name) if self.same(p))
             self._mentions[name] = tuple(sorted(found))
         return self._mentions[name]
+
+    def knows(self, name: str, near: str) -> bool:
+        """Whether any file mentions the name; `near`: where it most likely is, so that most need no search."""
+        if near in self.ids and name not in self._mentions and not self.isolated(near):
+            word = re.compile(rb"\b" + re.escape(name.encode("utf-8", "surrogateescape")) + rb"\b")
+            if name.isascii() and word.search(self.data(near)):
+                return True
+        return bool(self.mentions(name))
+
+    def holding(self, text: bytes) -> str:
+        """The first file outside the isolated paths that holds these bytes; empty: none."""
+        found = self._corpus().first(text)
+        if not found and self.twin is not None:
+            found = self.twin.holding(text)
+            found = found if self.same(found) else ""
+        return found
 
     def remember(self, mentions: Mapping[str, tuple[str, ...]], properties: dict[str, tuple[str, ...]] | None) -> None:
         """Take over what an earlier run learnt of the same tree."""
@@ -290,7 +310,7 @@ class Sources:
         """What has to be searched here: files outside the isolated paths that the other side does not have alike."""
         if self._searched is None:
             self.load()
-            own = [p for p in self.shared() if self.twin is None or not self._same(p) or self.twin.isolated(p)]
+            own = [p for p in self.shared() if self.twin is None or not self.same(p) or self.twin.isolated(p)]
             self._searched = Corpus((p, self.data(p)) for p in own)
         return self._searched
 

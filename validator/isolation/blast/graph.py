@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from validator.isolation.blast.imports import resolve_targets, scan
@@ -64,30 +64,34 @@ def parents_of(sources: Sources) -> dict[str, tuple[str, ...]]:
 def reach(graph: ImportGraph, targets: Iterable[str]) -> Reach:
     """Who reaches the targets from outside them."""
     inside = frozenset(targets)
-    now = _backwards(_reversed(graph, lazy=False), inside)
-    ever = _backwards(_reversed(graph, lazy=True), inside)
+    eager, lazy, below = _reversed(graph.eager), _reversed(graph.lazy), _reversed(graph.parents)
+    now = _backwards([eager], below, inside)
+    ever = _backwards([eager, lazy], below, inside)
     return Reach(now - inside, ever - now - inside)
 
 
-def _reversed(graph: ImportGraph, *, lazy: bool) -> dict[str, set[str]]:
-    importers: dict[str, set[str]] = {}
-    for path, targets in graph.eager.items():
-        named = targets | graph.lazy[path] if lazy else targets
-        for target in named:
-            importers.setdefault(target, set()).add(path)
-            for package in graph.parents.get(target, ()):
-                if package != path:
-                    importers.setdefault(package, set()).add(path)
-    return importers
+def _reversed(edges: Mapping[str, Iterable[str]]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for path, targets in edges.items():
+        for target in targets:
+            if target in found:
+                found[target].append(path)
+            else:
+                found[target] = [path]
+    return found
 
 
-def _backwards(importers: dict[str, set[str]], start: frozenset[str]) -> frozenset[str]:
+def _backwards(
+    importers: Sequence[Mapping[str, Iterable[str]]], below: Mapping[str, Iterable[str]], start: frozenset[str]
+) -> frozenset[str]:
+    """`below`: the modules of a package, each of which loads it first."""
     seen, todo = set(start), list(start)
     while todo:
-        for importer in importers.get(todo.pop(), ()):
-            if importer not in seen:
-                seen.add(importer)
-                todo.append(importer)
+        path = todo.pop()
+        loaded = [path, *below.get(path, ())]
+        found = {i for edges in importers for one in loaded for i in edges.get(one, ())} - seen
+        seen |= found
+        todo += found
     return frozenset(seen)
 
 

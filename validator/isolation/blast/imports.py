@@ -91,14 +91,16 @@ def _plain(data: bytes, at: int, eager: bool) -> Iterator[ScannedImport]:
 def _from(data: bytes, at: int, eager: bool) -> Iterator[ScannedImport]:
     match = _FROM.match(data, at)
     if match:
-        listed = _COMMENT.sub(b"", match[3]).strip(b"() \t\r\n\\")
+        listed = (_COMMENT.sub(b"", match[3]) if b"#" in match[3] else match[3]).strip(b"() \t\r\n\\")
         names = tuple(part.split()[0].decode("utf-8", "replace") for part in listed.split(b",") if part.split())
         yield ScannedImport(at, eager, len(match[1]), match[2].decode("utf-8", "replace"), names)
 
 
 def resolve_targets(sources: Sources, path: str, found: ScannedImport) -> Iterator[str]:
     """Paths of the tree's modules that a scanned import names (a submodule rather than its package)."""
-    module = sources.resolve(path, ast.ImportFrom(module=found.module, names=[], level=found.level))
+    module = found.module
+    if found.level:
+        module = sources.resolve(path, ast.ImportFrom(module=found.module, names=[], level=found.level))
     for name in found.names or ("",):
         target = sources.module_path(f"{module}.{name}") if name else None
         target = target or sources.module_path(module)

@@ -17,7 +17,7 @@ from validator.isolation.offpath.names import Names
 from validator.isolation.source import Sources
 from validator.isolation.syntax import functions, nodes, unparse, walk
 
-__all__ = ["Patch", "PrivateUse", "Radius", "measure"]
+__all__ = ["Patch", "PrivateUse", "Radius", "graph_of", "measure", "target_path"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ def _scope_of_fact(head: Sources, base: Sources, path: str, class_name: str, nam
     `any`: the name is new to the whole tree. `class`: new to this class and its relatives, and used by nobody else.
     `set`: the same, but others read attributes of that name, so that what it holds may be changed elsewhere.
     """
-    scope = "any" if not base.mentions(name) else ""
+    scope = "any" if not base.knows(name, path) else ""
     if not scope and class_name and _is_new_to_class(head, base, path, class_name, name):
         scope = "set" if _is_read_by_others(head, base, path, name) else "class"
     by_name = re.compile(rb"setattr\([^\n]*[\"']" + name.encode() + rb"[\"']")

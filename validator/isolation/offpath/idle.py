@@ -101,7 +101,7 @@ def _is_own(path: str, node: _Definition, names: Names, base: Sources) -> bool:
     special = node.name.startswith("__") and node.name.endswith("__")
     decorated = not all(names.is_inert(path, d) for d in node.decorator_list)
     hooked = isinstance(node, ast.ClassDef) and bool(node.keywords)
-    return not (special or decorated or hooked or base.mentions(node.name))
+    return not (special or decorated or hooked or base.knows(node.name, path))
 
 
 def _halves(node: _Definition) -> tuple[list[ast.AST], list[ast.AST]]:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass
 
 from validator.isolation.blast.imports import When, imports_of, resolve_targets, scan
+from validator.isolation.blast.radius import graph_of
 from validator.isolation.effects import import_effects
 from validator.isolation.offpath.loads import failures
 from validator.isolation.offpath.names import Names
@@ -43,7 +44,7 @@ def newly_loaded(base: Sources, raises: Raising, targets: Iterable[str], loader:
     seen: set[str] = set(own)
     while todo:
         path = todo.pop(0)
-        if path in seen or sources.isolated(path) or _is_loaded(base, path, seen - own):
+        if path in seen or sources.isolated(path) or _is_loaded(base, sources, path, seen - own):
             continue
         seen.add(path)
         for effect in import_effects(sources.parse(path), head.at(path)):
@@ -128,21 +129,30 @@ def _packages(sources: Sources, path: str) -> list[str]:
     return [package for package in above if package in sources and package != path]
 
 
-def _is_loaded(base: Sources, path: str, late: Set[str]) -> bool:
+def _is_loaded(base: Sources, head: Sources, path: str, late: Set[str]) -> bool:
     """Whether some file of the base loads the module whenever it is loaded itself. `late`: nothing loads these."""
     if path not in base:
         return False
     key = (path, frozenset(late))
     if key not in base.loaded:
-        base.loaded[key] = any(_loads(base, other, path) for other in _importers(base, path) if other not in late)
+        folder = path.removesuffix("__init__.py") if path.endswith("/__init__.py") else ""
+        targets = [path, *(p for p in head.paths if folder and p.startswith(folder))]
+        loaders = (p for target in targets for p in _importers(head).get(target, ()) if p not in late)
+        gone = (p for p in base.paths if p not in head.ids)
+        base.loaded[key] = any(head.same(p) or (p in base and _loads(base, p, path)) for p in loaders) or any(
+            _loads(base, p, path) for p in gone
+        )
     return base.loaded[key]
 
 
-def _importers(base: Sources, path: str) -> Iterator[str]:
-    """Files that name the module in an import that is not indented, or seem to."""
-    word = base.module_name(path).rpartition(".")[2]
-    named = re.compile(rb"^(?:from|import)\b(?:[^\n]*|[^\n(]*\([^)]*)\b" + re.escape(word.encode()) + rb"\b", re.M)
-    return (p for p in base.mentions(word) if p != path and named.search(base.data(p)))
+def _importers(head: Sources) -> dict[str, list[str]]:
+    """File → the files that load it whenever they are loaded themselves."""
+    if head.importers is None:
+        head.importers = {}
+        for path, targets in graph_of(head).eager.items():
+            for target in targets:
+                head.importers.setdefault(target, []).append(path)
+    return head.importers
 
 
 def _loads(base: Sources, other: str, path: str) -> bool:

@@ -154,12 +154,12 @@ class Lookups:
         for part in parts:
             start = part.encode()
             shapes = (b'f"%b{' % start, b"f'%b{" % start, b'"%b"' % start, b"'%b'" % start, b'"%b%%s' % start)
-            for path in self.base.shared():
-                data = self.base.data(path)
-                at = next((at for shape in shapes if (at := data.find(shape)) >= 0), -1)
-                if at >= 0:
+            for shape in shapes:
+                path = self.base.holding(shape)
+                if path:
+                    data = self.base.data(path)
                     why = f"shared code puts together names that begin with `{part}`"
-                    return Found(why, f"{path}:{_line(data, at)}")
+                    return Found(why, f"{path}:{_line(data, data.find(shape))}")
         return None
 
     def of_module(self, name: str) -> Found | None:

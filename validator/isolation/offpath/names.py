@@ -170,10 +170,10 @@ class Names:
 
     def method(self, place: Place, name: str) -> Function | None:
         """The method of this class, when no other class of the tree defines one of that name."""
-        if self.sources.defines(name) != 1:
-            return None
         for node in self.bindings(place.path).get(place.class_name, []):
-            if isinstance(node, ast.ClassDef):
+            if isinstance(node, ast.ClassDef) and any(getattr(item, "name", "") == name for item in node.body):
+                if self.sources.defines(name) != 1:
+                    return None
                 stored = re.compile(rb"\." + re.escape(name.encode()) + rb"\s*(?::[^=\n]+)?=(?!=)")
                 if sum(n == name for n in bound_names(node.body)) != 1 or stored.search(self.sources.data(place.path)):
                     return None

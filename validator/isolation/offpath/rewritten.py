@@ -51,7 +51,7 @@ class Side:
         stored = re.compile(
             rb"\b" + re.escape(own) + rb"\." + word + rb"\s*=(?!=)|setattr\([^\n]*[\"']" + word + rb"[\"']"
         )
-        return any(stored.search(sources.data(p)) for p in sources.mentions(name) if p != self.path)
+        return any(stored.search(sources.data(p)) for p in sources.mentions(own.decode()) if p != self.path)
 
 
 @dataclass(frozen=True)
