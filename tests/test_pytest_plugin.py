@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 
 TESTS = """
+from contextlib import nullcontext
+import ops
+import pytest
 import validator.pytest
 
 KERNEL = dict(
@@ -29,6 +32,21 @@ def test_wrong(differential):
 
 def test_unmarked(differential):
     pass
+
+@validator.pytest.contract(**KERNEL)
+@pytest.mark.parametrize(
+    "candidate, tree, told",
+    [
+        (ops.right, "", None),
+        ("ops2:right", "sub", None),
+        ("right", "", "'right' is not `module:function`"),
+        ("ops:missing", "", "cannot be imported: AttributeError"),
+        ("ops:right", "nowhere", "no such folder"),
+    ],
+)
+def test_what_is_asked_for(differential, candidate, tree, told):
+    with nullcontext() if told is None else pytest.raises(pytest.fail.Exception, match=told):
+        differential(candidate, tree=tree, base=".", cases=0)
 """
 OPS = """
 def scale(x, out):
@@ -46,6 +64,8 @@ def wrong(x, out):
 @pytest.mark.parametrize("spread", [(), ("-n", "2")], ids=["alone", "xdist"])
 def test_a_team_can_use_the_engine_in_its_own_tests(tmp_path: Path, spread: tuple[str, ...]) -> None:
     (tmp_path / "ops.py").write_text(OPS)
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "ops2.py").write_text(OPS)
     (tmp_path / "test_ops.py").write_text(TESTS)
     options = [
         "-q",
@@ -61,7 +81,7 @@ def test_a_team_can_use_the_engine_in_its_own_tests(tmp_path: Path, spread: tupl
     command = [sys.executable, "-m", "pytest", *options]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 1, done.stdout
-    assert "1 failed, 1 passed, 1 error" in done.stdout or "2 failed, 1 passed" in done.stdout, done.stdout
+    assert "1 failed, 6 passed, 1 error" in done.stdout or "2 failed, 6 passed" in done.stdout, done.stdout
     assert "only index 32 of the 33 along axis 1" in done.stdout
     assert "--validator-seed 3" in done.stdout
     assert "needs `@validator.pytest.contract(...)`" in done.stdout

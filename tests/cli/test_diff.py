@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -99,11 +101,29 @@ def test_what_cannot_run_says_why(project: Path, args: tuple[str, ...], told: st
     assert "Traceback" not in done.stderr
 
 
-def test_a_missing_callable_is_unproven_or_failed_but_never_passes(project: Path) -> None:
+def test_a_missing_callable_is_unproven(project: Path) -> None:
     (project / "none.toml").write_text(CONTRACT.format(candidate="honest:no_such_function"))
     done = validator(project, "diff", "--manifest", "none.toml", *COMMON)
     assert done.returncode == 1
-    assert "cannot be imported" in done.stdout
+    assert done.stdout.startswith("UNPROVEN")
+    assert "cannot be imported: AttributeError" in done.stdout
+
+
+def test_a_run_that_is_ended_tells_what_it_found_and_leaves_nothing(project: Path, tmp_path: Path) -> None:
+    (folder := tmp_path / "temporary").mkdir()
+    more = ["--cases", "300", "--jobs", "1", "--corpus", "corpus"]
+    command = [sys.executable, "-m", "validator", "diff", "--manifest", "bad.toml", *COMMON, *more]
+    with subprocess.Popen(
+        command, cwd=project, stderr=subprocess.PIPE, text=True, env={**os.environ, "TMPDIR": str(folder)}
+    ) as running:
+        while running.poll() is None and not list(project.glob("corpus/*.json")):
+            time.sleep(0.05)
+        running.terminate()
+        _, told = running.communicate(timeout=60)
+    assert running.returncode == 130, told
+    assert "found before that: row_sum fails with" in told
+    assert "--manifest bad.toml --tree tree --base base" in told
+    assert list(folder.iterdir()) == []
 
 
 KERNEL = """

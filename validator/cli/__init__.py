@@ -91,7 +91,8 @@ def command_line(args: Sequence[str]) -> int:
     except click.exceptions.Exit as stop:
         return stop.exit_code
     except (click.Abort, KeyboardInterrupt) as stop:
-        found = [f"found before that: {visible(note)}" for note in getattr(stop, "__notes__", ())]
+        cause = stop.__cause__ or stop  # click puts an Abort of its own in its place
+        found = [f"found before that: {visible(note)}" for note in getattr(cause, "__notes__", ())]
         return _say("\n".join(["interrupted before the end", *found]), 130)
     except click.ClickException as error:
         return _say(_usage(error), 2)
