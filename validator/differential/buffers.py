@@ -12,6 +12,7 @@ import struct
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
@@ -235,6 +236,7 @@ def code_of(dtype: np.dtype[Any]) -> int:
     return _CODES[dtype]
 
 
+@lru_cache(1 << 10)
 def _layout(shape: tuple[int, ...], size: int, layout: str) -> tuple[tuple[int, ...], int, int]:
     """(strides, offset of the first element, bytes spanned) for elements of `size` bytes."""
     pitch = list(shape)

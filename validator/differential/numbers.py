@@ -41,6 +41,7 @@ def dtype_of(name: str) -> np.dtype[Any]:
     return np.dtype(getattr(ml_dtypes, name) if hasattr(ml_dtypes, name) else name)
 
 
+@cache
 def is_float(dtype: np.dtype[Any]) -> bool:
     """Floating point, ml_dtypes' small formats included."""
     return dtype.kind == "f" or (dtype.kind == "V" and "float" in dtype.name)
@@ -51,16 +52,19 @@ def _info(dtype: np.dtype[Any]) -> Any:
     return about(dtype)
 
 
+@cache
 def eps_of(dtype: np.dtype[Any]) -> float:
     """Distance from 1 to the next value."""
     return float(_info(dtype).eps)
 
 
+@cache
 def largest(dtype: np.dtype[Any]) -> float:
     """Largest finite value."""
     return 1.0 if dtype.kind == "b" else float(_info(dtype).max)
 
 
+@cache
 def smallest(dtype: np.dtype[Any]) -> float:
     """Least value above zero, subnormals included."""
     return float(_info(dtype).smallest_subnormal)
@@ -119,9 +123,13 @@ def _pool() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(_THREADS, "compare")
 
 
+_SMALL = 1 << 11
+"""Elements up to which writing them out takes less time than saying that they are all one."""
+
+
 def flattened(array: Array) -> Array:
-    """One axis; an array in which one element stands for all stays one."""
-    if array.size and not any(array.strides):
+    """One axis; an array in which one element stands for all stays one, unless it is small."""
+    if array.size > _SMALL and not any(array.strides):
         return np.broadcast_to(array[(0,) * array.ndim], (array.size,))
     return array.reshape(-1)
 
