@@ -6,14 +6,14 @@ import json
 import re
 import shlex
 import shutil
-import subprocess
-import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
 import jsonschema
 import pytest
 
+from tests.support.command_line import Ran, Warm
 from validator.differential.examine import _write_artifact
 from validator.emulate.adapter import prepare
 from validator.emulate.hazard import HazardKind
@@ -25,52 +25,63 @@ KERNELS = ROOT / "fixtures/emulate"
 PATTERNS = ROOT / "fixtures/ordering/patterns"
 
 
-def validator(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "validator", *args]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
+Command = Callable[..., Ran]
+
+
+@pytest.fixture(scope="module")
+def validator() -> Iterator[Command]:
+    """`validator(folder, "run", …)`"""
+    warm = Warm()
+    yield lambda folder, *args: warm(args, folder, None, 300)
+    warm.close()
 
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    for name in ("kernels.sm_90a.ptx", "contracts.toml", "stock.py"):
+    """A candidate with its reference, and few sizes to try."""
+    for name in ("kernels.sm_90a.ptx", "stock.py"):
         shutil.copy(KERNELS / name, tmp_path)
+    few = (KERNELS / "contracts.toml").read_text().replace("T in 1..6", "T in 1..2").replace("..2048", "..1024")
+    (tmp_path / "contracts.toml").write_text(few)
     return tmp_path
 
 
-DIFF = ("diff", "--manifest", "contracts.toml", "--device", "ptx", "--cases", "4", "--seed", "1", "--quiet")
+DIFF = ("diff", "--manifest", "contracts.toml", "--device", "ptx", "--cases", "1", "--seed", "1", "--quiet")
 
 
 @pytest.mark.slow
-def test_a_right_kernel_passes_as_ptx(tree: Path) -> None:
+def test_a_right_kernel_passes_as_ptx(validator: Command, tree: Path) -> None:
     done = validator(tree, *DIFF, "--format", "json")
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr
-    assert json.loads(done.stdout)["verdict"] == "pass"
+    assert done.code == 0, done.out[-2000:] + done.err
+    assert json.loads(done.out)["verdict"] == "pass"
 
 
 @pytest.mark.slow
-def test_a_kernel_without_its_wait_is_refused_and_its_case_can_be_replayed(tree: Path) -> None:
+def test_a_kernel_without_its_wait_is_refused_and_its_case_can_be_replayed(validator: Command, tree: Path) -> None:
     file = tree / "kernels.sm_90a.ptx"
     file.write_bytes(file.read_bytes().replace(b"griddepcontrol.wait;", b""))
     done = validator(tree, *DIFF, "--format", "json")
-    assert done.returncode == 1
-    failed = next(c for c in json.loads(done.stdout)["cases"] if c["status"] == "failed")
+    assert done.code == 1
+    failed = next(c for c in json.loads(done.out)["cases"] if c["status"] == "failed")
     assert "early-read" in json.dumps(failed)
     story = failed["error"][0]["story"]
     assert any("the true value is" in step for step in story)
     assert any("'out' comes out wrong" in step for step in story)
     again = validator(tree, "replay", failed["reproduce"], "--manifest", "contracts.toml", "--device", "ptx")
-    assert again.returncode == 1
-    assert "early-read" in again.stdout
+    assert again.code == 1
+    assert "early-read" in again.out
 
 
-def run(name: str, *args: str) -> subprocess.CompletedProcess[str]:
-    return validator(PATTERNS / name, "run", "sm_90a.ptx", "--contract", "contract.toml", *args)
+@pytest.fixture
+def run(validator: Command) -> Command:
+    """`run("pattern", "--schedules", "3", …)`"""
+    return lambda name, *args: validator(PATTERNS / name, "run", "sm_90a.ptx", "--contract", "contract.toml", *args)
 
 
-def test_run_tells_the_story_of_a_fault_and_traces_a_thread_of_it() -> None:
+def test_run_tells_the_story_of_a_fault_and_traces_a_thread_of_it(run: Command) -> None:
     done = run("bad-volatile-read-early", "--schedules", "3", "--launch", "grid=2 block=64", "--trace")
-    assert done.returncode == 1, done.stderr
-    lines = done.stdout.splitlines()
+    assert done.code == 1, done.err
+    lines = done.out.splitlines()
     assert lines[0] == "FAIL"
     assert "2 CTAs of 64 threads" in lines[2]
     assert "how it went wrong:" in lines
@@ -81,21 +92,17 @@ def test_run_tells_the_story_of_a_fault_and_traces_a_thread_of_it() -> None:
     assert any("ld.volatile" in line and "-> 0x" in line for line in lines)
 
 
-def test_run_repeats_itself_with_the_same_seed() -> None:
-    first, second = (run("bad-try-wait-gives-up", "--seed", "9", "--format", "json") for _ in range(2))
-    assert first.stdout == second.stdout
-    document = json.loads(first.stdout)
+def test_run_repeats_itself_with_the_same_seed(run: Command) -> None:
+    first, second = (
+        run("bad-try-wait-gives-up", "--seed", "9", "--schedules", "4", "--format", "json") for _ in range(2)
+    )
+    assert first.out == second.out
+    document = json.loads(first.out)
     jsonschema.validate(document, schema_of("run"))
     assert document["schema"] == "validator/run/1"
     assert document["verdict"] == "fail"
     assert document["hazards"][0]["kind"] == "early-read"
     assert len(document["story"]) <= 12
-
-
-def test_run_passes_a_right_kernel() -> None:
-    done = run("full-empty-ring", "--schedules", "4")
-    assert done.returncode == 0, done.stdout
-    assert done.stdout.startswith("PASS")
 
 
 @pytest.mark.parametrize(
@@ -104,29 +111,30 @@ def test_run_passes_a_right_kernel() -> None:
         (("--launch", "grid=0"), "grid"),
         (("--launch", "girder=1"), "girder"),
         (("--launch", "grid=1 grid=2"), "twice"),
+        (("--launch", ""), "empty"),
         (("--launch", "grid=4000000000"), "grid"),
         (("--kernel", "nothing"), "0 kernels fit"),
         (("--contract", "absent.toml"), "absent.toml"),
     ],
 )
-def test_what_cannot_be_run_is_an_error_of_usage(args: tuple[str, ...], said: str) -> None:
+def test_what_cannot_be_run_is_an_error_of_usage(run: Command, args: tuple[str, ...], said: str) -> None:
     done = run("full-empty-ring", *args)
-    assert done.returncode == 2
-    assert said in done.stderr
-    assert not done.stdout
+    assert done.code == 2
+    assert said in done.err
+    assert not done.out
 
 
 @pytest.mark.parametrize("cut", [0.1, 0.5, 0.9])
-def test_a_file_that_is_cut_off_is_named_with_its_line(tmp_path: Path, cut: float) -> None:
+def test_a_file_that_is_cut_off_is_named_with_its_line(validator: Command, tmp_path: Path, cut: float) -> None:
     data = (PATTERNS / "full-empty-ring/sm_90a.ptx").read_bytes()
     (tmp_path / "cut.ptx").write_bytes(data[: int(len(data) * cut)])
     shutil.copy(PATTERNS / "full-empty-ring/contract.toml", tmp_path)
     done = validator(tmp_path, "run", "cut.ptx", "--contract", "contract.toml")
-    assert done.returncode == 2
-    assert "cut.ptx" in done.stderr
+    assert done.code == 2
+    assert "cut.ptx" in done.err
 
 
-def test_a_kernel_that_never_ends_is_stopped_and_nothing_is_claimed(tmp_path: Path) -> None:
+def test_a_kernel_that_never_ends_is_stopped_and_nothing_is_claimed(validator: Command, tmp_path: Path) -> None:
     (tmp_path / "loop.ptx").write_text(
         ".version 9.0\n.target sm_90a\n.address_size 64\n.visible .entry loop(.param .u64 p)\n"
         "{ .reg .b32 %r<2>; mov.u32 %r1, 0;\nL: add.u32 %r1, %r1, 1; bra L; }\n"
@@ -135,32 +143,33 @@ def test_a_kernel_that_never_ends_is_stopped_and_nothing_is_claimed(tmp_path: Pa
         'schema = "validator/manifest/1"\n[[kernels]]\nmatch = "loop"\nargs = [{ name = "out", role = "output" }]\n'
     )
     done = validator(tmp_path, "run", "loop.ptx", "--contract", "contract.toml", "--limit", "2")
-    assert done.returncode == 1
-    assert done.stdout.startswith("UNPROVEN")
-    assert "endless" in done.stdout
+    assert done.code == 1
+    assert done.out.startswith("UNPROVEN")
+    assert "endless" in done.out
 
 
-def test_the_command_of_the_documentation_runs_as_it_stands(tmp_path: Path) -> None:
+def test_the_command_of_the_documentation_runs_as_it_stands(validator: Command, tmp_path: Path) -> None:
     (command,) = re.findall(
         r"<!-- commands: run -->\n```sh\nvalidator (.*?)\n```", (ROOT / "docs/emulate.md").read_text()
     )
     shutil.copy(PATTERNS / "trigger-before-wait/sm_90a.ptx", tmp_path / "kernel.ptx")
     shutil.copy(PATTERNS / "trigger-before-wait/contract.toml", tmp_path)
     done = validator(tmp_path, *shlex.split(command))
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.code == 0, done.out + done.err
+    assert done.out.startswith("PASS")
 
 
 @pytest.mark.sass
 @pytest.mark.parametrize("variant", ["hoisted", "good"])
-def test_the_demo_gives_a_wrong_number_as_the_documentation_says(variant: str) -> None:
+def test_the_demo_gives_a_wrong_number_as_the_documentation_says(validator: Command, variant: str) -> None:
     text = (ROOT / "docs/emulate.md").read_text()
     (command,) = re.findall(r"<!-- commands: replay -->\n```sh\nvalidator (.*?)\n```", text, re.DOTALL)
     done = validator(ROOT, *shlex.split(command.replace("\\\n", "").replace("demo/hoisted", f"demo/{variant}")))
-    assert done.returncode == (variant == "hoisted"), done.stdout + done.stderr
+    assert done.code == (variant == "hoisted"), done.out + done.err
     quoted = re.findall(r'"([^"]*come[^"]* wrong[^"]*)"', text)
     assert len(quoted) == 2
     for sentence in quoted:
-        assert (" ".join(sentence.split()) in done.stdout) == (variant == "hoisted")
+        assert (" ".join(sentence.split()) in done.out) == (variant == "hoisted")
 
 
 def test_the_documentation_names_every_hazard() -> None:

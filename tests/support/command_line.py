@@ -39,6 +39,7 @@ _IMPORTS = (
     "validator.report.schemas",
     "validator.differential.engine",
     "validator.ordering.artifacts",
+    "validator.emulate.document",
     "validator.report.audit_text",
     "validator.report.audit_json",
 )
