@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 
-from validator.change.model import ChangeStatus, FileChange
+from validator.change.model import ChangeStatus, FileChange, MissingFile
 from validator.globs import matches
 from validator.isolation.additions import Addition, additions
 from validator.isolation.blast.radius import Radius, measure
@@ -18,6 +18,7 @@ from validator.isolation.kernels.files import is_compiled
 from validator.isolation.kernels.kept import reader
 from validator.isolation.kernels.shipped import Shipped, compare_rebuilt, compare_shipped, merged
 from validator.isolation.kernels.sources import undeclared
+from validator.isolation.metadata import is_unnoticed
 from validator.isolation.offpath.equivalence import FileProof, prove
 from validator.isolation.offpath.names import Names
 from validator.isolation.offpath.switch import SwitchSpec
@@ -114,7 +115,18 @@ class Analysis:
     @cached_property
     def other(self) -> tuple[FileChange, ...]:
         """Changed shared files that are neither Python nor compiled kernels."""
-        return tuple(f for f in self.shared if not f.path.endswith(".py") and not is_compiled(f.path))
+        found = (f for f in self.shared if not f.path.endswith(".py") and not is_compiled(f.path))
+        return tuple(f for f in found if not self._is_unnoticed(f))
+
+    def _is_unnoticed(self, file: FileChange) -> bool:
+        """Metadata of the project of which nothing that counts has changed."""
+        if file.path.rpartition("/")[2] != "pyproject.toml" or file.status is not ChangeStatus.MODIFIED:
+            return False
+        trees = (self.context.change.merge_base_tree, self.context.change.head_tree)
+        try:
+            return is_unnoticed(*(tree.read(file.path) for tree in trees))
+        except MissingFile:
+            return False
 
     @cached_property
     def proofs(self) -> tuple[FileProof, ...]:
@@ -202,7 +214,12 @@ class Analysis:
 def _runs_nowhere(path: str) -> bool:
     name = path.rpartition("/")[2].lower()
     documentation = "/" not in path or re.match(r"docs?/|design/|\.github/", path) is not None
-    return name.endswith(_INERT) or (documentation and name.endswith(_TEXT)) or name.partition(".")[0] in _PROSE
+    return (
+        name.endswith(_INERT)
+        or name == "py.typed"
+        or (documentation and name.endswith(_TEXT))
+        or name.partition(".")[0] in _PROSE
+    )
 
 
 _LAST: list[tuple[tuple[str, ...], Analysis]] = []

@@ -17,7 +17,7 @@ from validator.isolation.offpath.losses import MARK
 from validator.isolation.offpath.nodes import with_fields
 from validator.isolation.offpath.place import place_at
 from validator.isolation.offpath.raising import Raising, may_raise
-from validator.isolation.offpath.scopes import annotations_of
+from validator.isolation.offpath.scopes import annotations_of, bound_names
 from validator.isolation.offpath.world import World
 from validator.isolation.syntax import nodes, unparse, walk
 
@@ -275,7 +275,7 @@ class Harmless:
                     if isinstance(found, ast.ClassDef) and found.name == base:
                         todo += [name_of(b).split(".")[-1] for b in found.bases]
                         for item in found.body:
-                            if getattr(item, "name", None) == name:
+                            if name in bound_names([item]):
                                 return f"{base}.{name}", f"{path}:{item.lineno}"
         return None
 

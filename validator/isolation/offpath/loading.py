@@ -16,7 +16,7 @@ from validator.isolation.offpath.providers import MEMBERS, standard
 from validator.isolation.offpath.raising import Raising
 from validator.isolation.source import Sources
 
-__all__ = ["Loaded", "acts", "from_outside", "newly_loaded"]
+__all__ = ["Loaded", "acts", "from_outside", "is_needed", "newly_loaded"]
 
 _MOST_LOADED = 60
 """Files that are looked into for what one import loads; more of them do something."""
@@ -100,7 +100,7 @@ def from_outside(base: Sources, module: str, name: str) -> tuple[str, bool] | No
         if not lacks or f"{module}.{name}" in sys.modules or module == "__future__":
             return None
         return f"`{name}`, which the `{module}` of Python {_VERSION} does not have", False
-    if not imported_at_base(base, top):
+    if not is_needed(base, top):
         return f"`{top}`, which nothing in the base needs", True
     last = name if name not in ("", "*") else module.rpartition(".")[2]
     known = last in MEMBERS.get(module, ()) or last == top
@@ -116,7 +116,7 @@ def _word(top: str) -> re.Pattern[bytes]:
     return re.compile(rb"\b" + re.escape(top.encode()) + rb"\b")
 
 
-def imported_at_base(base: Sources, top: str) -> bool:
+def is_needed(base: Sources, top: str) -> bool:
     """Whether some file of the base needs the package from outside whenever it is loaded."""
     pattern = re.compile(rb"^(?:import|from)[ \t]+" + re.escape(top.encode()) + rb"\b", re.M)
     return any(pattern.search(base.data(p)) for p in base.mentions(top))

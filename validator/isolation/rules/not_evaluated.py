@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from validator.checks import finding
 from validator.isolation.analysis import Analysis, analyse
 from validator.isolation.effects import import_effects
+from validator.isolation.offpath.loading import is_needed
 from validator.rule import Rule
 from validator.stage import StageContext
 from validator.verdict.model import Finding, Severity
@@ -96,6 +97,8 @@ def _new_file(analysis: Analysis, path: str) -> tuple[str, int | None] | None:
     folders = path.split("/")[:-1]
     if not folders and path.removesuffix(".py") in sys.stdlib_module_names:
         return "a module of Python itself has this name, and this one takes its place", None
+    if not folders and is_needed(analysis.base, path.removesuffix(".py")):
+        return "the base imports a package of this name, and this file takes its place", None
     for depth in range(len(folders), 0, -1):
         package = "/".join([*folders[:depth], "__init__.py"])
         if package in analysis.head and _FINDERS.search(analysis.head.data(package)):
