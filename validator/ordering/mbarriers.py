@@ -177,7 +177,7 @@ class Mbarriers:
     def _spent(self, arrival: Event, copies: list[Event], ordered: set[int]) -> bool:
         """Whether the bytes that an arrival announces are no more than copies bring that stand behind no wait: those
         that follow it in the text, up to the next arrival."""
-        announced = None if arrival.amount is None else self._executed(arrival.amount, arrival.index, 0)
+        announced = self._bytes(arrival)
         if announced is None:
             return False
         brought = 0
@@ -188,7 +188,7 @@ class Mbarriers:
             if event.kind is EventKind.MBARRIER_ARRIVE:
                 break
             if event.index in by_index and event.index not in ordered:
-                size = None if event.amount is None else self._executed(event.amount, event.index, 0)
+                size = self._bytes(event)
                 if size is None:
                     return False
                 brought += size
@@ -197,25 +197,23 @@ class Mbarriers:
     def uncounted(self, local: Collection[int]) -> frozenset[int]:
         """Copies of a phase that announces fewer bytes than they bring: it may be over before the last of them is in.
 
-        Told of mbarriers whose bytes nothing or one instruction announces, and of copies (of those in `local`, which go
-        to this CTA alone) that follow it on every path.
+        Told of mbarriers whose bytes one instruction announces, and of copies (of those in `local`, which go to this
+        CTA alone) that follow it on every path.
         """
-        if self._announced_apart or self._unplaced:
-            return frozenset()
         result: set[int] = set()
         for arrivals, copies in self._users.values():
             announcing = [a for a in arrivals if a.announces]
-            near = [c for c in copies if c.index in local]
-            if len(announcing) == 1:
-                near = [c for c in near if self._surely_follows(c, announcing[0])]
-                announced = announcing[0].amount and self._executed(announcing[0].amount, announcing[0].index, 0)
-                brought = sum((c.amount and self._executed(c.amount, c.index, 0)) or 0 for c in near)
-                if announced is None or announced >= brought:
-                    continue
-            elif announcing:
+            if len(announcing) != 1 or self._announced_apart:
                 continue
-            result |= {copy.index for copy in near}
+            announced = self._bytes(announcing[0])
+            near = [c for c in copies if c.index in local and self._surely_follows(c, announcing[0])]
+            if announced is not None and announced < sum(self._bytes(c) or 0 for c in near):
+                result |= {copy.index for copy in near}
         return frozenset(result)
+
+    def _bytes(self, event: Event) -> int | None:
+        """Bytes that an arrival announces or a copy brings; None where that is not one known number."""
+        return None if event.amount is None else self._executed(event.amount, event.index, 0)
 
     def _surely_follows(self, copy: Event, arrival: Event) -> bool:
         return copy.guard in (None, arrival.guard) and self._announces(arrival, {arrival.index}, {copy.index})

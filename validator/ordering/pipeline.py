@@ -28,6 +28,7 @@ _CAP = 32
 _WALKED, _LEAST = 2000, 200
 """Blocks walked to show that a read really can come too early, for all copies and for one."""
 
+_TO_SEVERAL = ("multicast", "broadcast")
 _STEPS = (EventKind.ASYNC_COMMIT, EventKind.ASYNC_WAIT, EventKind.MBARRIER_WAIT)
 
 
@@ -218,8 +219,9 @@ class Pipeline:
 
     @cached_property
     def _uncounted(self) -> frozenset[int]:
-        here = (c for c in self.shared.copies if not c.remote and "multicast" not in c.event.opcode.lower())
-        return self.facts.barriers.mbarriers.uncounted({c.event.index for c in here})
+        here = [c.event for c in self.shared.copies if not c.remote]
+        alone = {e.index for e in here if not any(word in e.opcode.lower() for word in _TO_SEVERAL)}
+        return self.facts.barriers.mbarriers.uncounted(alone)
 
     def _abandoned(self, copy: SharedAccess) -> list[SharedAccess]:
         """Reads by other threads of a cp.async that its issuer never waits for, on any way it may go from there."""
