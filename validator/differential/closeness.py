@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from validator.differential.judge import Expected
-from validator.differential.numbers import Array, sampled
+from validator.differential.numbers import Array, energy, sampled
 
 __all__ = ["baseline_error", "error_of"]
 
@@ -39,8 +39,8 @@ def _ratio(array: Array, want: Expected) -> float | None:
     count, error, due = 0, 0.0, 0.0
     for have, exact, yard, free in sampled(array, want.exact, want.yardstick, want.unspecified, chunks=8):
         away: NDArray[np.float64] = have.astype(np.float64) - exact
-        if not free.any() and np.isfinite(np.dot(away, away) + np.dot(yard, yard)):
-            count, error, due = count + away.size, error + float(away @ away), due + float(yard @ yard)
+        if not free.any() and np.isfinite(off := energy(away)) and np.isfinite(own := energy(yard)):
+            count, error, due = count + away.size, error + off, due + own
             continue
         seen = np.isfinite(away) & np.isfinite(yard) & ~free
         count += int(np.count_nonzero(seen))

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from validator.differential.faults import Fault, FaultKind
-from validator.differential.numbers import Array, bits_of, each_part, flattened, in_chunks, is_float, largest
+from validator.differential.numbers import Array, bits_of, each_part, energy, flattened, in_chunks, is_float, largest
 from validator.differential.spread import F64, apart
 from validator.manifest.contract import KernelContract, Tolerance
 
@@ -148,7 +148,7 @@ def _errors(
     for have, due, free in in_chunks(got, exact, unspecified):
         error = have - due  # in float64
         np.abs(error, out=error)
-        if want.beyond or not np.isfinite(np.dot(error, error)):
+        if want.beyond or not math.isfinite(energy(error)):
             error[~(np.isfinite(have.astype(np.float64)) & (np.abs(due) <= top))] = np.nan
         yield error, free
 
