@@ -138,3 +138,101 @@ def test_a_field_that_a_constructor_may_look_at(old: str, new: str) -> None:
     assert old in FIELD
     head = FIELD.replace(old, new).replace("a=args.name", "a=args.name, fused=args.fused")
     assert not _proven(_prove(STATE.replace(old, new), head, CONFIG))
+
+
+RUNNER = """
+import logging
+from settings import Config
+logger = logging.getLogger(__name__)
+
+class Runner:
+    def __init__(self, config: Config):
+        self.config = config
+        self.init_backend()
+
+    def init_backend(self):
+        self.backend = make(self.config)
+
+    def forward(self, batch):
+        return self.backend.forward(batch)
+
+def make(config, **more): return [config]
+"""
+INIT = "        self.backend = make(self.config)\n"
+FORWARD = "        return self.backend.forward(batch)\n"
+
+
+@pytest.mark.parametrize(
+    ("old", "same", "different"),
+    [
+        (
+            INIT,
+            f"        if self.config.fused == 'on':\n            return\n{INIT}",
+            f"        if self.konfig.fused == 'on':\n            return\n{INIT}",
+        ),
+        (
+            FORWARD,
+            "        fast = getattr(self, '_k3_fast', None)\n"
+            f"        if fast is not None:\n            return fast(batch)\n{FORWARD}",
+            "        fast = getattr(self, 'backend', None)\n"
+            f"        if fast is not None:\n            return fast(batch)\n{FORWARD}",
+        ),
+        (
+            INIT,
+            "        more = {}\n        if self.config.fused == 'on':\n            more['fused'] = True\n"
+            "        self.backend = make(self.config, **more)\n",
+            "        more = {}\n        if self.config.fused != 'on':\n            more['fused'] = True\n"
+            "        self.backend = make(self.config, **more)\n",
+        ),
+        (
+            INIT,
+            "        more = []\n        if self.config.fused == 'on':\n            more.append(1)\n"
+            "        self.backend = make(self.config, *more)\n",
+            "        more = []\n        more.append(1)\n        self.backend = make(self.config, *more)\n",
+        ),
+    ],
+)
+def test_ways_to_hand_the_fast_path_on(old: str, same: str, different: str) -> None:
+    proof = _prove(RUNNER, RUNNER.replace(old, same))
+    assert _proven(proof), [(s.difference, s.base_text, s.head_text) for s in proof.differences]
+    assert not _proven(_prove(RUNNER, RUNNER.replace(old, different)))
+
+
+def test_an_attribute_that_another_shared_file_may_set() -> None:
+    head = RUNNER.replace(FORWARD, f"        if getattr(self, 'k3_fast', None):\n            return 0\n{FORWARD}")
+    assert _proven(_prove(RUNNER, head))
+    assert not _proven(_prove(RUNNER, head, new={"late": "def warm(runner):\n    runner.k3_fast = 1\n"}))
+    assert not _proven(
+        _prove(RUNNER, head.replace("self.init_backend()\n", "self.init_backend()\n        self.k3_fast = 1\n", 1))
+    )
+
+
+MODELS = "MODELS = {'k2': ('k2', 'K2')}\n\ndef find(name):\n    return MODELS[name]\n"
+
+
+@pytest.mark.parametrize(
+    ("more", "entry", "proven"),
+    [
+        ("", "'k3': ('k3', 'K3')", True),
+        ("def known(name): return name in MODELS\n", "'k3': ('k3', 'K3')", True),
+        ("def known(): return list(MODELS)\n", "'k3': ('k3', 'K3')", False),
+        ("def known(): return MODELS.keys()\n", "'k3': ('k3', 'K3')", False),
+        ("DEFAULT = 'k3'\n", "'k3': ('k3', 'K3')", False),
+        ("", "'k2': ('k3', 'K3')", False),
+        ("", "'k3': start()", False),
+        ("", "'k3': undefined_name", False),
+    ],
+)
+@pytest.mark.parametrize("where", ["here", "there"])
+def test_a_new_entry_that_only_its_own_key_finds(more: str, entry: str, proven: bool, where: str) -> None:
+    base = MODELS + (more if where == "here" else "")
+    other = f"from a import MODELS\n{more}" if where == "there" else ""
+    assert _proven(_prove(base, base.replace("'K2')}", f"'K2'), {entry}}}"), other=other)) is proven
+
+
+def test_a_group_of_options_and_a_default_that_a_field_has() -> None:
+    base = STATE.replace("p.add_argument", "p.add_argument")
+    group = '    g = p.add_argument_group("k3")\n    g.add_argument("--fused", default=State.fused)\n'
+    head = FIELD.replace('    p.add_argument("--fused", default=None, choices=["on"])\n', group)
+    assert not _proven(_prove(base, head.replace("State.fused", "make(p)")))
+    assert not _proven(_prove(base, head.replace('p.add_argument_group("k3")', "p.add_subparsers()")))

@@ -11,7 +11,8 @@ from functools import cache, cached_property
 from validator.change.model import ChangeStatus, FileChange, MissingFile
 from validator.globs import matches
 from validator.isolation.additions import Addition, additions
-from validator.isolation.blast.radius import Radius, measure
+from validator.isolation.blast.imports import imports_of
+from validator.isolation.blast.radius import Radius, graph_of, measure, target_path
 from validator.isolation.dispatch import Choice, choices
 from validator.isolation.existing_tests import Coverage, coverage
 from validator.isolation.kernels.files import is_compiled
@@ -104,6 +105,28 @@ class Analysis:
         """Shared Python files that only the head has."""
         known = {h for _, h in self.pairs}
         return tuple(f.path for f in self.shared if f.path in self.head and f.path not in known)
+
+    @cached_property
+    def behind_the_switch(self) -> frozenset[str]:
+        """Of those, the ones that nothing loads with the switch off: only own files, tests, each other, and lines of
+        changed files that do not run then name them."""
+        reached = {p.path: p.reached for p in self.proofs if not p.problem}
+        left = {p for p in self.added if p.rpartition("/")[2] != "__init__.py" and not self._named_at_base(p)}
+        graph = graph_of(self.head)
+        importers = {p: [i for edges in (graph.eager, graph.lazy) for i, to in edges.items() if p in to] for p in left}
+
+        def loads(importer: str, path: str) -> bool:
+            if importer in left or importer in self.own or self.is_test(importer):
+                return False
+            lines = {i.line for i in imports_of(self.head, importer) if target_path(self.head, i) == path}
+            return importer not in reached or bool(lines & reached[importer]) or not lines
+
+        while found := {p for p in left if any(loads(importer, p) for importer in importers[p])}:
+            left -= found
+        return frozenset(left)
+
+    def _named_at_base(self, path: str) -> bool:
+        return bool(self.base.mentions(self.head.module_name(path).rpartition(".")[2]))
 
     @cached_property
     def deleted(self) -> tuple[str, ...]:

@@ -46,16 +46,17 @@ def switch_uses(sources: Sources, switch: SwitchSpec) -> Iterator[SwitchUse]:
         early = {id(n) for n in walk_scope(module.body)} | _class_level(module)
         kinds = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef, ast.Call, ast.Subscript, ast.Attribute)
         for node in (n for kind in kinds for n in nodes(module, kind)):
-            yield from _uses(path, node, switch, id(node) in early)
+            yield from _uses(path, node, switch, id(node) in early, module)
 
 
 def _class_level(module: ast.Module) -> set[int]:
     return {id(n) for c in nodes(module, ast.ClassDef) for n in walk_scope(c.body)}
 
 
-def _uses(path: str, node: ast.AST, switch: SwitchSpec, early: bool) -> Iterator[SwitchUse]:
+def _uses(path: str, node: ast.AST, switch: SwitchSpec, early: bool, module: ast.Module) -> Iterator[SwitchUse]:
     def made(what: str, default: ast.expr | None, at: ast.AST) -> SwitchUse:
         shown = unparse(default)[:80] if default is not None else ""
+        default = _of_class(default, module) or default
         agrees = _agrees(default, switch, exactly=what == "definition")
         return SwitchUse(path, at.lineno, what, shown, agrees, early)  # type: ignore[attr-defined]
 
@@ -91,6 +92,16 @@ def _uses(path: str, node: ast.AST, switch: SwitchSpec, early: bool) -> Iterator
             yield made("environment read" if environment else "read", None, node)
         case ast.Attribute(attr=name, ctx=ast.Load()) if name == switch.name:
             yield made("read", None, node)
+
+
+def _of_class(default: ast.expr | None, module: ast.Module) -> ast.expr | None:
+    """What `Class.field` stands for, where the module's only class of that name gives the field a value."""
+    owner, _, field = name_of(default).rpartition(".")
+    classes = [c for c in nodes(module, ast.ClassDef) if c.name == owner] if field else []
+    given = [
+        i.value for c in classes for i in c.body if isinstance(i, ast.AnnAssign | ast.Assign) and field in _names(i)
+    ]
+    return _field_default(given[0]) if len(classes) == len(given) == 1 and given[0] is not None else None
 
 
 def _names(item: ast.AnnAssign | ast.Assign) -> list[str]:

@@ -42,7 +42,11 @@ def solve(
     """A world for the head with the facts that hold in these files. `scopes`: see `freshness.fact_scopes`."""
     facts = Facts(
         parameters=dict(new_parameters(names.sources, base, modules)),
-        absent=_never_defined({name for (_, _, name), scope in scopes.items() if scope == "any"}, modules),
+        absent=_never_defined(
+            {name for (_, _, name), scope in scopes.items() if scope == "any"}
+            | _asked_for(names.sources, base, modules),
+            modules,
+        ),
     )
     search = _Search(names, base, form, modules, fresh, scopes, facts)
     for _ in range(_ROUNDS):
@@ -52,6 +56,21 @@ def solve(
         pass
     world.idle, world.surely_idle = idle_in(world, base), idle_in(world, base, sure=True)
     return world
+
+
+def _own_names(scopes: _Scopes) -> set[str]:
+    return {name for (_, _, name), scope in scopes.items() if scope == "any"}
+
+
+def _asked_for(head: Sources, base: Sources, modules: Mapping[str, ast.Module]) -> set[str]:
+    """Attributes that the files look for by name, and that no other shared file and nothing at the base names."""
+    found: set[str] = set()
+    for node in (call for module in modules.values() for call in nodes(module, ast.Call)):
+        match node:
+            case ast.Call(func=ast.Name(id="getattr" | "hasattr"), args=[_, ast.Constant(value=str(name)), *_]):
+                if not base.mentions(name) and set(head.mentions(name)) <= set(modules):
+                    found.add(name)
+    return found
 
 
 def _never_defined(attributes: set[str], modules: Mapping[str, ast.Module]) -> set[str]:

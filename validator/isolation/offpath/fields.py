@@ -3,21 +3,35 @@
 from __future__ import annotations
 
 import ast
+import re
 
 from validator.isolation.offpath.classes import method_of
 from validator.isolation.offpath.constants import is_constant, name_of, value_of
-from validator.isolation.offpath.names import Names, decorator_name
+from validator.isolation.offpath.names import Names, decorated, decorator_name
 from validator.isolation.offpath.place import Place
+from validator.isolation.source import Sources
 
 __all__ = ["class_of", "field_defaults"]
 
 
 def field_defaults(names: Names, function: ast.expr, place: Place) -> dict[str, ast.expr]:
     """Field → default of the dataclass that an expression means; empty where it means none for sure."""
-    if not isinstance(function, ast.Name) or place.local(function.id) or function.id in place.hidden:
+    if not isinstance(function, ast.Name) or function.id in place.hidden:
         return {}
-    node = class_of(names, place.path, function.id)
+    if function.id == place.self_name and place.function is not None and decorated(place.function, "classmethod"):
+        node = class_of(names, place.path, place.class_name)
+        if node is None or _has_subclass(names.sources, node.name):
+            return {}
+    elif place.local(function.id):
+        return {}
+    else:
+        node = class_of(names, place.path, function.id)
     return _defaults(node) if node is not None and _is_plain(node) else {}
+
+
+def _has_subclass(sources: Sources, name: str) -> bool:
+    heading = re.compile(rb"\bclass\s+\w+\s*\([^)]*\b" + re.escape(name.encode()) + rb"\b")
+    return any(heading.search(sources.data(path)) for path in sources.mentions(name))
 
 
 def class_of(names: Names, path: str, name: str, depth: int = 0) -> ast.ClassDef | None:

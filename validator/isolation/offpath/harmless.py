@@ -62,6 +62,11 @@ class Harmless:
                 return self._optional([*body, *orelse], handlers, at)
             case ast.Expr(value=ast.Call(func=ast.Attribute(attr="add_argument")) as call):
                 return self._option(node, call)
+            case ast.Assign(
+                targets=[ast.Name(id=name)],
+                value=ast.Call(func=ast.Attribute(attr="add_argument_group"), args=args, keywords=[]),
+            ) if all(map(is_constant, args)):
+                return [Residue(Kind.NEW_NAME, f"`{name}`, a group of options", node.lineno)]
             case ast.Expr(value=ast.Dict(keys=[key], values=[value])):
                 return self._entry(node, key, value, at)
         return ()
@@ -416,6 +421,11 @@ class Harmless:
                 shown = f"the switch's entry here is {unparse(value)}, and its default in the manifest {declared!r}"
                 return [self._difference(node, at, shown)]
             return [Residue(Kind.NEW_NAME, f"the switch `{name}` among its kind", node.lineno)]
+        if self.lookups.asked_for_only(name, node.lineno):
+            part = self.raises.part(value, place_at(self.head.sources, self.path, node.lineno))
+            if part is not None:
+                return [self._may_raise(node, at, part)]
+            return [Residue(Kind.NEW_NAME, f"the entry `{name}`, found by who asks for this key alone", node.lineno)]
         reason = f"a new entry `{name}` in a table that shared code looks up by key"
         return [self._difference(node, at, reason, f"{self.path}:{node.lineno}", undecided=True)]
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from validator.isolation.offpath.classes import (
-    calls_own,
     calls_super,
     in_body,
     method_of,
@@ -328,7 +327,7 @@ class Kinds:
                 return True
             if place.function.name in ("__init__", "__new__", "__post_init__", "__init_subclass__"):
                 return False
-            if any(calls_own(one.node, place.function.name) for one in family):
+            if not all(self._set_before_call(one.node, place.function.name, attr) for one in family):
                 return False
         if self._deleted(attr) or not self._subclasses_construct(owner):
             return False
@@ -342,6 +341,15 @@ class Kinds:
             if not calls_super(constructor):
                 return False
         return False
+
+    def _set_before_call(self, node: ast.ClassDef, method: str, attr: str) -> bool:
+        """Whether the constructor, where it calls this method of its own object, has set the attribute by then."""
+        constructor = method_of(node, "__init__")
+        if constructor is None:
+            return True
+        first = next((a.arg for a in (*constructor.args.posonlyargs, *constructor.args.args)), "")
+        uses = (n for n in walk(constructor) if isinstance(n, ast.Attribute) and n.attr == method)
+        return all(f"{first}.{attr}" in passed(constructor, n.lineno).attributes for n in uses)
 
     def _deleted(self, attr: str) -> bool:
         pattern = re.compile(

@@ -66,7 +66,7 @@ def _function(node: FunctionNode, pure: Purity, note: _Note, inside: _Normaliser
     if not scope.dynamic:
         for _ in range(20):
             before = sum(1 for s in body for _ in walk(s))
-            body = _drop_dead(_follow_aliases(body, scope, pure, note), scope, pure, note)
+            body = _drop_dead(_without_empty(_follow_aliases(body, scope, pure, note), scope), scope, pure, note)
             if sum(1 for s in body for _ in walk(s)) == before:
                 break
     body = _shape(body)
@@ -225,6 +225,45 @@ def _follow_aliases(body: list[ast.stmt], scope: Scope, pure: Purity, note: _Not
             note(value)
             return [*out[:i], *(_Substitute(name, value).visit(clone(s)) for s in rest)]
     return out
+
+
+def _without_empty(body: list[ast.stmt], scope: Scope) -> list[ast.stmt]:
+    """`more = {}; f(**more)` → `more = {}; f()`, where nothing else reads `more`."""
+    loads = _loads(body)
+    stores = [s for s in body if isinstance(s, ast.Assign) and len(s.targets) == 1]
+    for store in stores:
+        name = name_of(store.targets[0])
+        empty = isinstance(store.value, ast.Dict | ast.List | ast.Tuple) and not list(walk(store.value))[1:]
+        if not empty or scope.bindings[name] != 1 or name in scope.shared or not loads[name]:
+            continue
+        spread = [p for s in body for n in walk(s) for p in _spread(n) if name_of(p) == name]
+        if len(spread) == loads[name] and not _in_nested(body, name):
+            return [_Unspread(name).visit(clone(s)) for s in body]
+    return body
+
+
+def _spread(node: ast.AST) -> list[ast.expr]:
+    """What a call spreads into its arguments."""
+    if not isinstance(node, ast.Call):
+        return []
+    return [
+        *(a.value for a in node.args if isinstance(a, ast.Starred)),
+        *(k.value for k in node.keywords if k.arg is None),
+    ]
+
+
+class _Unspread(ast.NodeTransformer):
+    """Leaves out `*name` and `**name` of calls."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def visit_Call(self, node: ast.Call) -> ast.Call:
+        """A call, without them."""
+        node.args = [a for a in node.args if not (isinstance(a, ast.Starred) and name_of(a.value) == self.name)]
+        node.keywords = [k for k in node.keywords if k.arg is not None or name_of(k.value) != self.name]
+        self.generic_visit(node)
+        return node
 
 
 def _in_nested(body: list[ast.stmt], name: str) -> bool:

@@ -6,13 +6,13 @@ import ast
 from typing import TYPE_CHECKING
 
 from validator.isolation.offpath.constants import is_constant, value_of
-from validator.isolation.syntax import parts, walk
+from validator.isolation.syntax import walk
 
 if TYPE_CHECKING:
     from validator.isolation.offpath.place import Place
     from validator.isolation.offpath.world import World
 
-__all__ = ["entry_of", "holds", "table_of"]
+__all__ = ["entry_of", "holds", "only_read", "table_of"]
 
 _READS = ("get", "keys", "values", "items")
 
@@ -51,7 +51,7 @@ def _of_module(world: World, node: ast.Name, place: Place) -> ast.Dict | None:
         return None
     portable = (is_constant(v) or (isinstance(v, ast.Name) and _means_one(world, v, place)) for v in value.values)
     known = all(portable) and world.sources.mentions(node.id) == (place.path,)
-    return value if known and _only_read(world.sources.parse(place.path).module, node.id) else None
+    return value if known and only_read(world.sources.parse(place.path).module, node.id) else None
 
 
 def _means_one(world: World, node: ast.Name, place: Place) -> bool:
@@ -61,21 +61,26 @@ def _means_one(world: World, node: ast.Name, place: Place) -> bool:
     return len(bound) == 1 and isinstance(bound[0], made) and not place.local(node.id)
 
 
-def _only_read(module: ast.Module | None, name: str) -> bool:
-    """Whether every use of the name reads a key or looks for one."""
+def only_read(module: ast.Module | None, name: str, *, by_key: bool = False) -> bool:
+    """Whether every use of the name, also as an attribute of its module, reads a key or looks for one. `by_key`: of
+    one key at a time, whose value nothing goes over."""
     if module is None:
         return False
+    reads = _READS[:1] if by_key else _READS
     read: set[int] = set()
     for node in walk(module):
         match node:
-            case ast.Attribute(value=ast.Name() as owner, attr=attr) if attr in _READS:
+            case ast.Attribute(value=owner, attr=attr) if attr in reads:
                 read.add(id(owner))
-            case ast.Subscript(value=ast.Name() as owner, ctx=ast.Load()):
+            case ast.Subscript(value=owner, ctx=ast.Load()):
                 read.add(id(owner))
-            case ast.Compare(ops=[ast.In() | ast.NotIn()], comparators=[ast.Name() as owner]):
+            case ast.Compare(ops=[ast.In() | ast.NotIn()], comparators=[owner]):
                 read.add(id(owner))
-        for part in parts(node):
-            if isinstance(part, ast.Name) and part.id == name and isinstance(part.ctx, ast.Del):
-                return False
-    uses = (n for n in walk(module) if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load))
-    return all(id(use) in read for use in uses)
+    uses = (
+        node
+        for node in walk(module)
+        if getattr(node, "id", getattr(node, "attr", "")) == name and not isinstance(node.ctx, ast.Store)  # type: ignore[attr-defined]
+    )
+    taken = any(alias.asname not in (None, name) for node in walk(module) for alias in getattr(node, "names", ())
+                if isinstance(alias, ast.alias) and alias.name == name)  # fmt: skip
+    return not taken and all(id(use) in read for use in uses)

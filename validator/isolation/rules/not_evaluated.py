@@ -90,7 +90,7 @@ def _new_file(analysis: Analysis, path: str) -> tuple[str, int | None] | None:
     if source.module is None:
         return source.problem, source.line
     effect = next(import_effects(source, analysis.names.at(path)), None)
-    if effect is not None:
+    if effect is not None and path not in analysis.behind_the_switch:
         return f"it {effect.what} when it is loaded", effect.line
     if path.rsplit("/", 1)[-1] in ("__init__.py", "conftest.py", "sitecustomize.py", "usercustomize.py"):
         return "files of this name are loaded without being named", None

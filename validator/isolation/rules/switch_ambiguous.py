@@ -13,7 +13,9 @@ from collections.abc import Iterator
 
 from validator.checks import finding
 from validator.isolation.analysis import Analysis, analyse
+from validator.isolation.offpath.constants import is_constant, value_of
 from validator.isolation.offpath.stores import stores
+from validator.isolation.offpath.switch import SwitchSpec
 from validator.isolation.syntax import walk
 from validator.rule import Rule
 from validator.stage import StageContext
@@ -28,7 +30,7 @@ def check(context: StageContext) -> Iterator[Finding]:
     analysis = analyse(context)
     if analysis.switch is None or not any(proof.reads_switch for proof in analysis.proofs):
         return
-    owners = dict(_owners(analysis, analysis.switch.name))
+    owners = dict(_owners(analysis, analysis.switch))
     if len(owners) < 2:
         return
     shown = ", ".join(f"`{owner}` ({path}:{line})" for (path, owner), line in list(owners.items())[:4])
@@ -44,12 +46,17 @@ def check(context: StageContext) -> Iterator[Finding]:
     )
 
 
-def _owners(analysis: Analysis, name: str) -> Iterator[tuple[tuple[str, str], int]]:
-    """((path, class), line) of every class that keeps something of its own under the name; copies do not count."""
+def _owners(analysis: Analysis, switch: SwitchSpec) -> Iterator[tuple[tuple[str, str], int]]:
+    """((path, class), line) of every class that keeps something of its own under the name; copies do not count, nor do
+    fields that are off by default where only the change has the name."""
+    name = switch.name
+    own = not analysis.base.mentions(name)
     for path in analysis.head.mentions(name):
         module = analysis.head.parse(path).module
         for store in stores(path, module.body) if module and not analysis.is_test(path) else ():
             if store.name == name and store.class_name and not _is_copy(store.value, name):
+                if own and is_constant(store.value) and value_of(store.value) == switch.default:
+                    continue
                 yield (path, store.class_name), store.line
 
 
