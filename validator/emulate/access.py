@@ -66,8 +66,37 @@ def _read(m: Machine, piece: Piece, touch: Touch) -> list[Array]:
     if region.late:
         values = _late(m, piece, touch, values)
     if touch.strong and region.space is not Space.LOCAL:
-        m.published.observe(m, piece, touch, values)
+        old = _not_yet(m, piece, touch)
+        if old is None:
+            m.published.observe(m, piece, touch, values)
+        else:
+            assert region.before is not None
+            true = values
+            values = _mixed(views_of(region.before), piece, touch, true, old)
+            m.story.stale_read(piece, touch, values, true, old)
+            if not old.all():
+                m.published.observe(m, piece.keep(~old), touch, [v[~old] for v in values])
     return values
+
+
+def _not_yet(m: Machine, piece: Piece, touch: Touch) -> Array | None:
+    """Strong reads that nothing orders behind another thread's strong write: the first one may still get what was there
+    before. From then on everybody sees the write: what one thread has seen, others may know of in ways not followed
+    here. None when all see what is there."""
+    region = piece.region
+    if region.before is None or region.shadow is None or not region.stores or m.plan.friendly:
+        return None
+    shadow = region.shadow
+    granules = shadow.granules(piece.offsets, touch.size)
+    writers = shadow.writer[granules]
+    fresh = writers != shadow.shown[granules]
+    if not fresh.any():
+        return None
+    old = racing(m, np.where(fresh & strong_of(writers), writers, 0), piece.threads, False)
+    shadow.shown[granules] = writers
+    if old is not None:
+        m.version += 1
+    return old
 
 
 def _mixed(views: dict[int, Array], piece: Piece, touch: Touch, values: list[Array], old: Array) -> list[Array]:

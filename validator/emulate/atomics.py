@@ -68,11 +68,15 @@ def _rounds(
     where = piece.offsets >> (touch.width.bit_length() - 1)
     found = np.empty((len(where), *view.shape[1:]), view.dtype)
     turn = _turns(where, m.adversary.order_of(len(where)))
+    region = piece.region
+    before = None if region.before is None or views is not region.views else views_of(region.before)[touch.width]
 
     def execute(at: Array) -> None:
         place = where[at]
         m.published.observe_atomic(m, piece, touch, at)
         found[at] = view[place]
+        if before is not None:
+            before[place] = found[at]
         view[place] = new = combine(view[place], [o[at] for o in operands])
         changed = _changes(new, found[at])
         if changed.any():

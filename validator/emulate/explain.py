@@ -116,6 +116,8 @@ def causes(outcome: Outcome, decoded: Decoded) -> Iterator[Step]:
         stale = outcome.stale.get(hazard.place.index)
         if stale is not None:
             yield _value(stale, outcome, decoded)
+        elif hazard.kind is HazardKind.UNSTEADY:
+            yield from (_value(one, outcome, decoded) for one in list(outcome.stale.values())[:2])
     if len(hazards) > 3:
         yield Step(f"{len(hazards) - 3} more hazards follow", "access")
 

@@ -243,7 +243,7 @@ class Machine:
         region.stride, region.limit = stride, size
         if space is Space.SHARED:
             region.begin = min(1024, size)
-            if self.code.fine:
+            if self.code.fine or self.code.shares:
                 region.earlier()
         return region
 

@@ -51,14 +51,16 @@ class Shadow:
         self.first_reader = np.zeros(count, np.int64)
         self.by_async = np.zeros(count, np.int64)
         """The writer's record where the async proxy wrote last, by 16 bytes."""
+        self.shown = np.zeros(count, np.int64)
+        """The writer's record where some thread that nothing orders behind that write has read its value."""
 
     def refine(self, width: int) -> None:
         """Make records no coarser than `width` bytes (a power of two)."""
         shift = width.bit_length() - 1
         if shift < self.shift:
             times = 1 << (self.shift - shift)
-            self.writer, self.reader, self.first_reader = (
-                np.repeat(a, times) for a in (self.writer, self.reader, self.first_reader)
+            self.writer, self.reader, self.first_reader, self.shown = (
+                np.repeat(a, times) for a in (self.writer, self.reader, self.first_reader, self.shown)
             )
             self.shift = shift
 
