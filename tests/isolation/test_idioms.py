@@ -207,29 +207,6 @@ def test_an_attribute_that_another_shared_file_may_set() -> None:
     )
 
 
-MODELS = "MODELS = {'k2': ('k2', 'K2')}\n\ndef find(name):\n    return MODELS[name]\n"
-
-
-@pytest.mark.parametrize(
-    ("more", "entry", "proven"),
-    [
-        ("", "'k3': ('k3', 'K3')", True),
-        ("def known(name): return name in MODELS\n", "'k3': ('k3', 'K3')", True),
-        ("def known(): return list(MODELS)\n", "'k3': ('k3', 'K3')", False),
-        ("def known(): return MODELS.keys()\n", "'k3': ('k3', 'K3')", False),
-        ("DEFAULT = 'k3'\n", "'k3': ('k3', 'K3')", False),
-        ("", "'k2': ('k3', 'K3')", False),
-        ("", "'k3': start()", False),
-        ("", "'k3': undefined_name", False),
-    ],
-)
-@pytest.mark.parametrize("where", ["here", "there"])
-def test_a_new_entry_that_only_its_own_key_finds(more: str, entry: str, proven: bool, where: str) -> None:
-    base = MODELS + (more if where == "here" else "")
-    other = f"from a import MODELS\n{more}" if where == "there" else ""
-    assert _proven(_prove(base, base.replace("'K2')}", f"'K2'), {entry}}}"), other=other)) is proven
-
-
 def test_a_group_of_options_and_a_default_that_a_field_has() -> None:
     base = STATE.replace("p.add_argument", "p.add_argument")
     group = '    g = p.add_argument_group("k3")\n    g.add_argument("--fused", default=State.fused)\n'

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support.isolation_case import FOLDER, context_of, edited, honest, line_of_edit
+from tests.support.repository import Node
 from validator.isolation.proof import run
 from validator.isolation.rules.proof import PROOF_RULES
 from validator.verdict.model import Severity, StageResult, Status
@@ -42,6 +43,33 @@ def test_every_rule_is_fired_by_some_mutation() -> None:
     assert {m["rule"] for m in MUTATIONS} | QUIET | ELSEWHERE == {check.RULE.id for check in PROOF_RULES}
     assert sum(m.get("outcome", "refuted") == "refuted" for m in MUTATIONS) >= 25
     assert len({m["name"] for m in MUTATIONS}) == len(MUTATIONS)
+
+
+OPERATOR = """import torch
+@torch.library.custom_op("k3::fused", mutates_args=())
+def fused(x: torch.Tensor) -> torch.Tensor:
+    return x
+"""
+LAZY = "            from engine.models.k3_fused.executor import build\n"
+TOP = "from engine.worker.model_states import DefaultModelState\n"
+
+
+@pytest.mark.parametrize(
+    ("old", "more", "proven"),
+    [
+        (LAZY, "            from engine.k3_ops import fused\n", True),
+        (TOP, "from engine.k3_ops import fused\n", False),
+        ("    def get_model_state_cls(self):\n", "        import engine.k3_ops\n", False),
+    ],
+)
+def test_an_operator_in_a_new_shared_file(old: str, more: str, proven: bool, tmp_path: Path) -> None:
+    edits = [{"path": "engine/models/k3.py", "old": old, "new": old + more}]
+    added = {b"engine/k3_ops.py": Node(OPERATOR.encode())}
+    result = _run(edited(honest()[1] | added, edits), tmp_path)
+    bad = [o.id for o in result.obligations if o.status in (Status.REFUTED, Status.UNPROVEN)]
+    expected: list[str] = [] if proven else ["isolation/off-path/engine/k3_ops.py", "isolation/additions"]
+    assert set(expected) <= set(bad), bad
+    assert proven is not bool(bad)
 
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda m: m["name"].replace(" ", "-"))

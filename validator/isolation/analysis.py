@@ -121,7 +121,7 @@ class Analysis:
             lines = {i.line for i in imports_of(self.head, importer) if target_path(self.head, i) == path}
             return importer not in reached or bool(lines & reached[importer]) or not lines
 
-        while found := {p for p in left if any(loads(importer, p) for importer in importers[p])}:
+        while found := {p for p in left if not importers[p] or any(loads(i, p) for i in importers[p])}:
             left -= found
         return frozenset(left)
 
@@ -200,7 +200,9 @@ class Analysis:
         if self.switch is not None and self.switch.name in self.text(path, line):
             return False  # the switch itself
         proof = next((p for p in self.proofs if p.path == path), None)
-        return path in self.added if proof is None else line in proof.reached
+        if proof is None:
+            return path in self.added and path not in self.behind_the_switch
+        return line in proof.reached
 
     @cached_property
     def shipped(self) -> Shipped:

@@ -421,11 +421,6 @@ class Harmless:
                 shown = f"the switch's entry here is {unparse(value)}, and its default in the manifest {declared!r}"
                 return [self._difference(node, at, shown)]
             return [Residue(Kind.NEW_NAME, f"the switch `{name}` among its kind", node.lineno)]
-        if self.lookups.asked_for_only(name, node.lineno):
-            part = self.raises.part(value, place_at(self.head.sources, self.path, node.lineno))
-            if part is not None:
-                return [self._may_raise(node, at, part)]
-            return [Residue(Kind.NEW_NAME, f"the entry `{name}`, found by who asks for this key alone", node.lineno)]
         reason = f"a new entry `{name}` in a table that shared code looks up by key"
         return [self._difference(node, at, reason, f"{self.path}:{node.lineno}", undecided=True)]
 

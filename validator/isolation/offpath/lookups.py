@@ -18,8 +18,7 @@ from validator.isolation.offpath.constants import name_of
 from validator.isolation.offpath.kinds import Class, External, Kinds
 from validator.isolation.offpath.names import decorator_name
 from validator.isolation.offpath.place import Place
-from validator.isolation.offpath.scopes import Scope, bound_names
-from validator.isolation.offpath.tables import only_read
+from validator.isolation.offpath.scopes import Scope
 from validator.isolation.source import Sources
 from validator.isolation.syntax import nodes
 
@@ -162,16 +161,6 @@ class Lookups:
                     why = f"shared code puts together names that begin with `{part}`"
                     return Found(why, f"{path}:{_line(data, data.find(shape))}")
         return None
-
-    def asked_for_only(self, key: str, line: int) -> bool:
-        """Whether the base never names the key, and reads the table around this line of the head by key alone."""
-        module = self.kinds.world.sources.parse(self.path).module
-        around = (s for s in (module.body if module else ()) if s.lineno <= line <= (s.end_lineno or s.lineno))
-        names = [n for s in around if isinstance(s, ast.Assign | ast.AnnAssign) for n in bound_names([s])]
-        if len(names) != 1 or self.base.mentions(key):
-            return False
-        files = {self.old, *self.base.mentions(names[0])}
-        return all(only_read(self.base.parse(path).module, names[0], by_key=True) for path in files)
 
     def of_module(self, name: str) -> Found | None:
         """Who finds a new name of the module: star imports, `getattr`, Python itself."""

@@ -291,6 +291,7 @@ class Reducer:
                         self.world.note(read, self.place)
                         return constant(True if name == "hasattr" else value_of(known), node)
                     if self.world.absent(target, attr, self.place) and (name == "hasattr" or len(node.args) == 3):
+                        self.world.note(target, self.place)
                         return constant(False, node) if name == "hasattr" else node.args[2]
                 case ast.Call(func=ast.Name(id="len" | "bool" as name), args=[held]) if self._holds_nothing(held):
                     if not self._shadowed_builtin(node.func):

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from validator.isolation.offpath.place import Place
     from validator.isolation.offpath.world import World
 
-__all__ = ["entry_of", "holds", "only_read", "table_of"]
+__all__ = ["entry_of", "holds", "table_of"]
 
 _READS = ("get", "keys", "values", "items")
 
@@ -51,7 +51,7 @@ def _of_module(world: World, node: ast.Name, place: Place) -> ast.Dict | None:
         return None
     portable = (is_constant(v) or (isinstance(v, ast.Name) and _means_one(world, v, place)) for v in value.values)
     known = all(portable) and world.sources.mentions(node.id) == (place.path,)
-    return value if known and only_read(world.sources.parse(place.path).module, node.id) else None
+    return value if known and _only_read(world.sources.parse(place.path).module, node.id) else None
 
 
 def _means_one(world: World, node: ast.Name, place: Place) -> bool:
@@ -61,26 +61,19 @@ def _means_one(world: World, node: ast.Name, place: Place) -> bool:
     return len(bound) == 1 and isinstance(bound[0], made) and not place.local(node.id)
 
 
-def only_read(module: ast.Module | None, name: str, *, by_key: bool = False) -> bool:
-    """Whether every use of the name, also as an attribute of its module, reads a key or looks for one. `by_key`: of
-    one key at a time, whose value nothing goes over."""
+def _only_read(module: ast.Module | None, name: str) -> bool:
+    """Whether every use of the name in this module reads a key or looks for one."""
     if module is None:
         return False
-    reads = _READS[:1] if by_key else _READS
     read: set[int] = set()
     for node in walk(module):
         match node:
-            case ast.Attribute(value=owner, attr=attr) if attr in reads:
+            case ast.Attribute(value=owner, attr=attr) if attr in _READS:
                 read.add(id(owner))
             case ast.Subscript(value=owner, ctx=ast.Load()):
                 read.add(id(owner))
             case ast.Compare(ops=[ast.In() | ast.NotIn()], comparators=[owner]):
                 read.add(id(owner))
-    uses = (
-        node
-        for node in walk(module)
-        if getattr(node, "id", getattr(node, "attr", "")) == name and not isinstance(node.ctx, ast.Store)  # type: ignore[attr-defined]
-    )
-    taken = any(alias.asname not in (None, name) for node in walk(module) for alias in getattr(node, "names", ())
-                if isinstance(alias, ast.alias) and alias.name == name)  # fmt: skip
-    return not taken and all(id(use) in read for use in uses)
+    named = [n for n in walk(module) if isinstance(n, ast.Name) and n.id == name]
+    held = any(isinstance(n, ast.Attribute) and n.attr == name for n in walk(module))
+    return not held and all(id(n) in read for n in named if not isinstance(n.ctx, ast.Store))

@@ -246,8 +246,9 @@ class World:
         return ast.copy_location(ast.Attribute(value=node.value, attr=fact.attr, ctx=ast.Load()), node)
 
     def absent(self, owner: ast.expr, attr: str, place: Place) -> bool:
-        """Whether the method's own object surely lacks the attribute."""
-        return attr in self.facts.absent and bool(place.self_name) and name_of(owner) == place.self_name
+        """Whether an object surely lacks the attribute: one that nothing stores has it nowhere."""
+        read = ast.copy_location(ast.Attribute(value=owner, attr=attr, ctx=ast.Load()), owner)
+        return attr in self.facts.absent and bool(name_of(owner)) and not self._of_module(read, place)
 
     # Calls -----------------------------------------------------------------------------------------------------
 

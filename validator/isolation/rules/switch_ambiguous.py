@@ -30,8 +30,8 @@ def check(context: StageContext) -> Iterator[Finding]:
     analysis = analyse(context)
     if analysis.switch is None or not any(proof.reads_switch for proof in analysis.proofs):
         return
-    owners = dict(_owners(analysis, analysis.switch))
-    if len(owners) < 2:
+    owners = dict(_owners(analysis, analysis.switch.name))
+    if len(owners) < 2 or _all_off(analysis, analysis.switch):
         return
     shown = ", ".join(f"`{owner}` ({path}:{line})" for (path, owner), line in list(owners.items())[:4])
     (path, _), line = list(owners.items())[1]
@@ -46,18 +46,24 @@ def check(context: StageContext) -> Iterator[Finding]:
     )
 
 
-def _owners(analysis: Analysis, switch: SwitchSpec) -> Iterator[tuple[tuple[str, str], int]]:
-    """((path, class), line) of every class that keeps something of its own under the name; copies do not count, nor do
-    fields that are off by default where only the change has the name."""
-    name = switch.name
-    own = not analysis.base.mentions(name)
+def _all_off(analysis: Analysis, switch: SwitchSpec) -> bool:
+    """Whether only the change has the name, and all that classes keep under it is off: `Args.fused`, `Config.fused`."""
+    values = [value for _, _, value in _stored(analysis, switch.name)]
+    off = (is_constant(v) and value_of(v) == switch.default for v in values)
+    return not analysis.base.mentions(switch.name) and all(off)
+
+
+def _owners(analysis: Analysis, name: str) -> Iterator[tuple[tuple[str, str], int]]:
+    """((path, class), line) of every class that keeps something of its own under the name; copies do not count."""
+    return ((owner, line) for owner, line, _ in _stored(analysis, name))
+
+
+def _stored(analysis: Analysis, name: str) -> Iterator[tuple[tuple[str, str], int, ast.expr | None]]:
     for path in analysis.head.mentions(name):
         module = analysis.head.parse(path).module
         for store in stores(path, module.body) if module and not analysis.is_test(path) else ():
             if store.name == name and store.class_name and not _is_copy(store.value, name):
-                if own and is_constant(store.value) and value_of(store.value) == switch.default:
-                    continue
-                yield (path, store.class_name), store.line
+                yield (path, store.class_name), store.line, store.value
 
 
 def _is_copy(value: ast.expr | None, name: str) -> bool:
