@@ -14,7 +14,7 @@ from validator.differential import numbers
 from validator.differential.faults import Fault, FaultKind
 from validator.differential.judge import Expected, accepts, judge, ulp_distance, where
 from validator.differential.numbers import dtype_of
-from validator.differential.spread import yardstick
+from validator.differential.spread import Undecided, yardstick
 from validator.manifest.contract import KernelContract
 
 
@@ -189,3 +189,38 @@ def test_an_integer_may_be_what_the_reference_gives_at_its_own_types_or_in_float
     for right in (native, exact.astype(np.int32)):
         assert judge(integers, want, {"out": right}) == []
     assert judge(integers, want, {"out": np.array([0, 4, 5], np.int32)})
+
+
+def test_integers_of_64_bits_are_compared_to_their_last_bit() -> None:
+    for dtype, value in (("int64", (1 << 60) + 1), ("int64", -(1 << 62) - 1), ("uint64", (1 << 63) + 5)):
+        native = np.array([3, value], dtype)
+        exact = native.astype(np.float64)
+        want = {"out": Expected(exact, native, yardstick(exact, native, [native]), np.zeros(2, bool))}
+        assert faults(native, want) == []
+        (fault,) = faults(native ^ np.array([0, 1], dtype), want)
+        assert f"expected {value}, got {value ^ 1}" in fault.message
+
+
+def test_an_integer_on_an_edge_may_be_a_step_off_unless_it_must_be_exact() -> None:
+    native = np.array([4, 7], np.int8)
+    exact = native.astype(np.float64)
+    want = {"out": Expected(exact, native, np.array([1.0, 0.0]), np.zeros(2, bool))}
+    near = np.array([5, 7], np.int8)
+    assert faults(near, want) == []
+    assert faults(near, want, policy="exact")
+    assert faults(near, want, policy="ulp", ulp=1) == []
+    assert faults(np.array([6, 7], np.int8), want, policy="ulp", ulp=1)
+
+
+def test_digits_that_rounding_errors_decide_are_nobodys_rounding_point() -> None:
+    chain = KernelContract.model_validate({"match": "k", "rounding": "as-baseline"})
+    native = np.full((8, 32), 1, ml_dtypes.bfloat16)
+    got = np.full((8, 32), 1 + 2.0**-7, ml_dtypes.bfloat16)
+    want = expected(np.full((8, 32), 1 + 2.0**-8), native, noise=1e-3)["out"]
+    assert judge(chain, {"out": want}, {"out": got})
+    noisy = Undecided(want.exact, native.dtype)
+    noisy.add(want.exact * (1 + 2.0**-12))
+    assert judge(chain, {"out": replace(want, undecided=noisy.where)}, {"out": got}) == []
+    quiet = Undecided(want.exact, native.dtype)
+    quiet.add(want.exact * (1 + 2.0**-20))
+    assert not quiet.where.any()

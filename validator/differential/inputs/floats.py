@@ -60,11 +60,14 @@ def _huge(fill: Fill, source: Source) -> Array:
 
 
 def _limits(fill: Fill, source: Source) -> Array:
-    """Up to the largest finite value, both signs, and plain ones among them."""
+    """Up to the largest finite value, both signs, and plain ones among them; in every other row all as low as that."""
     plain, top = _wide(fill, source), largest(fill.dtype)
     far = np.where(source.below(2, fill.shape) == 0, -top, top) * (1 - source.uniform(fill.shape) / 8)
     at = source.below(4, fill.shape)
-    return in_domain(fill, np.where(at == 0, plain, np.where(at == 1, np.copysign(top, far), far)))
+    mixed = np.where(at == 0, plain, np.where(at == 1, np.copysign(top, far), far))
+    first = source.below(2, ())
+    rows = np.indices(fill.shape[:-1]).sum(axis=0)[..., None] if fill.shape else first
+    return in_domain(fill, np.where((rows + first) % 2 == 0, -np.abs(far), mixed))
 
 
 def _unbounded(fill: Fill) -> bool:

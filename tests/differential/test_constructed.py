@@ -1,0 +1,278 @@
+"""What is found by construction, whatever the seed, and what honest kernels that look alike may do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from validator.differential.cases import Case, build, cases
+from validator.differential.changes import single_changes
+from validator.differential.engine import run_case
+from validator.differential.overflow import overflown
+from validator.differential.processes import Trees, runner_for
+from validator.differential.results import CaseResult
+from validator.manifest.contract import KernelContract
+
+STOCK = """
+import numpy as np
+
+def wide(a):
+    return a.astype(np.float32) if a.dtype.itemsize < 4 else a
+
+def mean_square(x, out):
+    out[...] = (x * x).mean(-1)
+
+def product(a, b, out):
+    out[...] = a @ b
+
+def tripled(x, out):
+    out[...] = x * x.dtype.type(3)
+
+def scaled_product(a, sa, b, sb, out):
+    a, b = (wide(v) * np.repeat(s, 32, 1)[:, : v.shape[1]] for v, s in ((a, sa), (b, sb)))
+    out[...] = (a @ b.T).astype(out.dtype)
+
+def quantised(x, s, out):
+    out[...] = np.clip(np.rint(x / s[:, None]), -127, 127).astype(np.int8)
+
+def running_max(x, out):
+    out[...] = x.max(-1)
+"""
+FAST = """
+import ml_dtypes, numpy as np
+f32, bf16 = np.float32, ml_dtypes.bfloat16
+
+def _one_accumulator(x, kind):
+    total = np.zeros(x.shape[0], kind)
+    for column in range(x.shape[1]):
+        total = (total.astype(f32) + x[:, column] * x[:, column]).astype(kind)
+    return total.astype(f32) / f32(x.shape[1])
+
+def one_accumulator(x, out):
+    out[...] = _one_accumulator(x, f32)
+
+def narrow_accumulator(x, out):
+    out[...] = _one_accumulator(x, bf16)
+
+def half_accumulator(x, out):
+    out[...] = _one_accumulator(x, np.float16)
+
+def product_in_order(a, b, out):
+    total = np.zeros(out.shape, f32)
+    for k in range(a.shape[1]):
+        total += a[:, k : k + 1] * b[k : k + 1]
+    out[...] = total
+
+def five_steps_off(x, out):
+    out[...] = x * f32(3) * f32(1 + 5 * 2.0**-23)
+
+def _blocks(a, sa, b, sb, kind, out):
+    total = np.zeros(out.shape, kind)
+    for i in range(0, a.shape[1], 32):
+        part = a[:, i : i + 32].astype(f32) @ b[:, i : i + 32].astype(f32).T
+        total = (total.astype(f32) + part * sa[:, i // 32][:, None] * sb[:, i // 32][None]).astype(kind)
+    out[...] = total.astype(out.dtype)
+
+def blocks(a, sa, b, sb, out):
+    _blocks(a, sa, b, sb, f32, out)
+
+def blocks_in_bfloat16(a, sa, b, sb, out):
+    _blocks(a, sa, b, sb, bf16, out)
+
+def by_the_inverse(x, s, out):
+    out[...] = np.clip(np.rint(x * (f32(1) / s)[:, None]), -127, 127).astype(np.int8)
+
+def half_up(x, s, out):
+    out[...] = np.clip(np.floor(x / s[:, None] + f32(0.5)), -127, 127).astype(np.int8)
+
+def maximum_of_pieces(x, out):
+    best = np.full(x.shape[0], -np.inf, f32)
+    for i in range(0, x.shape[1], 7):
+        best = np.maximum(best, x[:, i : i + 7].max(-1))
+    out[...] = best
+
+def maximum_from_a_large_number(x, out):
+    out[...] = np.maximum(x.max(-1), f32(-1e30))
+"""
+ROWS, FP8 = ["B", "D"], "float8_e4m3fn"
+KERNELS: dict[str, tuple[list[str], list[tuple[str, str, str, list[Any], dict[str, Any]]]]] = {
+    "mean_square": (["B in 1..4", "D in 1..2048"], [("x", "activation", "float32", ROWS, {})]),
+    "tripled": (["B in 1..4", "D in 1..2048"], [("x", "activation", "float32", ROWS, {})]),
+    "running_max": (["B in 1..4", "D in 1..200"], [("x", "activation", "float32", ROWS, {})]),
+    "product": (
+        ["M in 1..8", "K in 1..2048"],
+        [("a", "activation", "float32", ["M", "K"], {}), ("b", "weight", "float32", ["K", 8], {})],
+    ),
+    "scaled_product": (
+        ["M in 1..12", "N in 1..12", "K in 1..512"],
+        [
+            ("a", "activation", FP8, ["M", "K"], {"scales": "sa"}),
+            ("sa", "activation", "float32", ["M", "ceil_div(K, 32)"], {"low": 0}),
+            ("b", "weight", FP8, ["N", "K"], {"scales": "sb"}),
+            ("sb", "weight", "float32", ["N", "ceil_div(K, 32)"], {"low": 0}),
+        ],
+    ),
+    "quantised": (
+        ["B in 1..4", "D in 1..70"],
+        [
+            ("x", "activation", "float32", ROWS, {}),
+            ("s", "weight", "float32", ["B"], {"low": 0.001, "high": 10}),
+        ],
+    ),
+}
+OUTPUTS: dict[str, tuple[str, list[Any]]] = {
+    "mean_square": ("float32", ["B"]),
+    "running_max": ("float32", ["B"]),
+    "product": ("float32", ["M", 8]),
+    "scaled_product": ("bfloat16", ["M", "N"]),
+    "quantised": ("int8", ROWS),
+}
+
+
+def _contract(kernel: str, candidate: str) -> KernelContract:
+    dims, args = KERNELS[kernel]
+    dtype, shape = OUTPUTS.get(kernel, ("float32", ROWS))
+    told = [*args, ("out", "output", dtype, shape, {})]
+    keys = ("name", "role", "dtype", "shape", "domain")
+    table = {"match": kernel, "candidate": f"fast:{candidate}", "reference": f"stock:{kernel}", "dims": dims}
+    return KernelContract.model_validate({**table, "args": [dict(zip(keys, arg, strict=True)) for arg in told]})
+
+
+@pytest.fixture
+def ran(tmp_path: Path) -> Callable[..., list[CaseResult]]:
+    """Run a candidate on those cases of its contract that are chosen."""
+    (tmp_path / "stock.py").write_text(STOCK)
+    (tmp_path / "fast.py").write_text(FAST)
+
+    def run(kernel: str, candidate: str, chosen: Callable[[Case], bool], seed: int = 1) -> list[CaseResult]:
+        contract = _contract(kernel, candidate)
+        with runner_for(contract, Trees(tmp_path, tmp_path)) as runner:
+            few = [case for case in cases(contract, seed, 0) if chosen(case)][:2]
+            return [run_case(runner, replace(case, plan="repeat")).result for case in few]
+
+    return run
+
+
+def _faults(results: list[CaseResult]) -> list[Any]:
+    assert results
+    assert not any(result.unusable for result in results)
+    return [fault for result in results for fault in result.faults]
+
+
+def _long(case: Case) -> bool:
+    return max(v for _, v in case.dims) == 2048
+
+
+@pytest.mark.parametrize(("kernel", "candidate"), [("mean_square", "one_accumulator"), ("product", "product_in_order")])
+def test_any_order_of_a_long_sum_is_right(kernel: str, candidate: str, ran: Callable[..., list[CaseResult]]) -> None:
+    assert _faults(ran(kernel, candidate, _long)) == []
+
+
+@pytest.mark.parametrize(
+    ("kernel", "candidate"),
+    [("mean_square", "narrow_accumulator"), ("mean_square", "half_accumulator"), ("tripled", "five_steps_off")],
+)
+def test_no_order_excuses_a_narrow_sum_or_an_error_of_single_terms(
+    kernel: str, candidate: str, ran: Callable[..., list[CaseResult]]
+) -> None:
+    assert _faults(ran(kernel, candidate, _long))
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_sums_that_cancel_half_way_show_what_was_rounded_on_the_way(
+    seed: int, ran: Callable[..., list[CaseResult]]
+) -> None:
+    def cancels(case: Case) -> bool:
+        return "cancel half way" in case.origin
+
+    assert _faults(ran("scaled_product", "blocks", cancels, seed)) == []
+    assert _faults(ran("scaled_product", "blocks_in_bfloat16", cancels, seed))
+
+
+def test_values_half_way_round_as_the_reference_does(ran: Callable[..., list[CaseResult]]) -> None:
+    def ties(case: Case) -> bool:
+        return "half way between" in case.origin
+
+    assert _faults(ran("quantised", "by_the_inverse", ties)) == []
+    (fault, *_) = _faults(ran("quantised", "half_up", ties))
+    assert "expected" in fault.message
+
+
+def test_what_is_only_chosen_is_right_up_to_the_ends_of_its_type(ran: Callable[..., list[CaseResult]]) -> None:
+    def ends(case: Case) -> bool:
+        return "limits" in case.origin
+
+    assert _faults(ran("running_max", "maximum_of_pieces", ends)) == []
+    assert _faults(ran("running_max", "maximum_from_a_large_number", ends))
+
+
+def test_what_overflows_on_the_way_is_judged_nowhere() -> None:
+    contract = _contract("tripled", "five_steps_off")
+    case = Case("k", (("B", 1), ("D", 3)), 0, variants=(("x", "limits"),))
+    x = np.array([[3e38, -2e38, 1.0]], np.float32)
+    native = np.array([[np.inf, -2e38, 0.0]], np.float32)
+    exact = np.array([[9e38, float(np.float32(-2e38)), 0.0]])
+    assert overflown(contract, case, {"x": x}, exact, native).tolist() == [[True, False, True]]
+    plain = Case("k", case.dims, 0)
+    assert not overflown(contract, plain, {"x": x}, exact, native).any()
+
+
+MIXED = KernelContract.model_validate(
+    {
+        "match": "k",
+        "dims": ["T in 1..9", "S in 3..20", "V in 2..50"],
+        "args": [
+            {"name": "x", "role": "activation", "dtype": "float32", "shape": ["T", "V"]},
+            {"name": "cache", "role": "state", "dtype": "float32", "shape": ["S", 4]},
+            {"name": "slots", "role": "index", "dtype": "int32", "shape": ["T"],
+             "domain": {"index": "cache.0", "sentinel": -1}},
+            {"name": "labels", "role": "index", "dtype": "int64", "shape": ["T"],
+             "domain": {"low": 0, "high": "V - 1", "sentinel": -100}},
+            {"name": "used", "role": "index", "dtype": "int32", "shape": ["T"], "domain": {"lengths": "x.1"}},
+            {"name": "mask", "role": "activation", "dtype": "bool", "shape": ["T"]},
+            {"name": "order", "role": "index", "dtype": "int32", "shape": ["T"],
+             "domain": {"index": "cache.0", "unique": True}},
+            {"name": "scale", "role": "scalar", "dtype": "float32"},
+            {"name": "level", "role": "scalar", "dtype": "int32", "domain": {"values": [2, 4, 8]}},
+            {"name": "out", "role": "output", "dtype": "float32", "shape": ["T"]},
+        ],
+    }
+)  # fmt: skip
+
+
+def _changes(seeds: int) -> Iterator[tuple[dict[str, Any], dict[str, Any], str]]:
+    for seed in range(seeds):
+        case = Case("k", (("T", 5), ("S", 9), ("V", 7)), seed)
+        inputs = build(MIXED, case)
+        for changed, told in single_changes(MIXED, case, inputs):
+            yield inputs, changed, told
+
+
+def test_one_element_of_any_argument_is_changed_within_its_domain() -> None:
+    names = set()
+    for before, after, told in _changes(120):
+        differ = [n for n in before if not np.array_equal(before[n], after[n])]
+        assert len(differ) == 1, told
+        names.add(name := differ[0])
+        assert np.count_nonzero(np.asarray(before[name]) != np.asarray(after[name])) == 1
+        assert ((after["labels"] >= 0) & (after["labels"] < 7)).all()
+        assert ((after["slots"] >= 0) & (after["slots"] < 9)).all()
+        assert ((after["used"] >= 0) & (after["used"] <= 7)).all()
+        assert len(set(after["order"].tolist())) == 5
+        assert after["level"] in (2, 4, 8)
+    assert names == {"x", "cache", "slots", "labels", "used", "mask", "order", "scale", "level"}
+
+
+def test_entries_that_mean_nothing_meet_unused_parts() -> None:
+    planned = [c for c in cases(MIXED, 1, 0) if c.padding and ("slots", "holes-inside") in c.variants]
+    assert planned
+    inputs = build(MIXED, planned[0])
+    size = dict(planned[0].dims)["S"]
+    assert -1 in inputs["slots"]
+    assert not {0, size - 1} & set(inputs["slots"].tolist()), "the first place and the last lie unused"
+    assert any(-100 in build(MIXED, c)["labels"] for c in cases(MIXED, 1, 0) if ("labels", "holes") in c.variants)
