@@ -2,7 +2,7 @@
 
 The reference runs in float64. How far an honest implementation may be from it is measured, not guessed: the trusted
 implementation's own error on the same input, and how much the reference itself moves when its inputs move by one
-rounding error of the promised precision (so a sum that cancels allows what any order of summation allows). The ratio of
+rounding error of the promised precision, by themselves and as sums in any order lose it. The ratio of
 the candidate's error to that yardstick is judged over the whole result, over every slice along every axis, and element
 by element, so a wrong row cannot hide in a large result, and small rows cannot hide behind large ones.
 """
