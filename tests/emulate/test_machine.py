@@ -178,6 +178,39 @@ def test_atomics_serve_one_thread_after_the_other(plan: Plan | None) -> None:
     assert counters.tolist() == [288, 95]
 
 
+@pytest.mark.parametrize("plan", [None, Plan(late=False, flags_at_once=True, shuffled=True, seed=5)])
+def test_atomics_of_which_most_change_nothing_go_in_some_order_all_the_same(plan: Plan | None) -> None:
+    body = INDEX + (
+        "ld.param.u64 %rd4, [p1];\nld.param.u64 %rd5, [p2];\nadd.u32 %r6, %r4, 1;\n"
+        "atom.global.cas.b32 %r5, [%rd4], 0, %r6;\natom.global.exch.b32 %r7, [%rd4+4], %r6;\n"
+        "atom.global.or.b32 %r8, [%rd4+8], 2;\n"
+        "mul.wide.u32 %rd6, %r4, 12;\nadd.s64 %rd7, %rd5, %rd6;\n"
+        "st.global.u32 [%rd7], %r5;\nst.global.u32 [%rd7+4], %r7;\nst.global.u32 [%rd7+8], %r8;"
+    )
+    found, state = words(3 * 96), words(3)
+    kernel(body, ["output", "state", "output"], plan=plan)(words(96), state, found, launch=launch(3))
+    swapped, exchanged, joined = found.reshape(96, 3).T.tolist()
+    (winner,) = {*swapped} - {0}
+    assert swapped.count(0) == 1
+    assert swapped[winner - 1] == 0
+    assert sorted([*exchanged, int(state[1])]) == list(range(97))
+    assert sorted(joined) == [0, *[2] * 95]
+
+
+def test_a_vector_atomic_is_one_of_each_element() -> None:
+    body = INDEX + (
+        "ld.param.u64 %rd4, [p1];\nmov.f32 %f1, 0f3F800000;\nmov.f32 %f2, 0f40000000;\n"
+        "atom.global.v2.f32.add {%f3, %f4}, [%rd4], {%f1, %f2};\n"
+        "red.global.v4.f32.add [%rd4+16], {%f1, %f2, %f2, %f1};\nst.global.f32 [%rd3], %f4;"
+    )
+    out, sums = np.zeros(64, np.float32), np.zeros(8, np.float32)
+    kernel(body, ["output", "state"])(out, sums, launch=launch(2))
+    assert sums.tolist() == [64, 128, 0, 0, 64, 128, 128, 64]
+    assert sorted(out.tolist()) == list(range(0, 128, 2))
+    with pytest.raises(Fault, match="no multiple of 16"):
+        kernel(body.replace("rd4+16", "rd4+8"), ["output", "state"])(out, sums, launch=launch(2))
+
+
 def test_a_cluster_reads_its_neighbours_shared_memory() -> None:
     body = (
         """

@@ -74,6 +74,7 @@ def _read(m: Machine, piece: Piece, touch: Touch) -> list[Array]:
             true = values
             values = _mixed(views_of(region.before), piece, touch, true, old)
             m.story.stale_read(piece, touch, values, true, old)
+            m.published.observe_before(m, piece.keep(old), touch)
             if not old.all():
                 m.published.observe(m, piece.keep(~old), touch, [v[~old] for v in values])
     return values
@@ -92,11 +93,16 @@ def _not_yet(m: Machine, piece: Piece, touch: Touch) -> Array | None:
     fresh = writers != shadow.shown[granules]
     if not fresh.any():
         return None
-    old = racing(m, np.where(fresh & strong_of(writers), writers, 0), piece.threads, False)
+    old = racing(m, np.where(fresh & strong_of(writers), writers, 0), piece.threads, False, _seen_by_order(m))
     shadow.shown[granules] = writers
     if old is not None:
         m.version += 1
     return old
+
+
+def _seen_by_order(m: Machine) -> Ordered:
+    order = m.order
+    return lambda *pairs: order.ordered(*pairs) | order.fenced_in_turn(*pairs)
 
 
 def _mixed(views: dict[int, Array], piece: Piece, touch: Touch, values: list[Array], old: Array) -> list[Array]:

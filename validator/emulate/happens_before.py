@@ -53,6 +53,8 @@ class HappensBefore:
         self.fenced = np.zeros((shape[0], 2 * columns), np.int32)
         self.released = np.zeros(shape, np.int32)
         """What a thread's last fence covers: its relaxed stores publish this much."""
+        self.in_turn = np.zeros(total, np.int32)
+        """What a thread's last fence.sc covers: such fences come in one order that all agree on."""
         self.wide = np.zeros(total, np.bool_)
         """Whether that fence was one of the whole GPU."""
         self.pending = np.zeros(shape, np.int32)
@@ -96,6 +98,12 @@ class HappensBefore:
             return np.zeros(len(writer), bool)
         visible: Array = clock <= self.fenced[reader, writer // self.group + (0 if shared else self.columns)]
         return visible
+
+    def fenced_in_turn(self, writer: Array, clock: Array, reader: Array) -> Array:
+        """Whether a fence.sc follows each access and its reader has executed one too: where both have, one of them sees
+        the other's write, and it is taken that all do."""
+        found: Array = (clock <= self.in_turn[writer]) & (self.in_turn[reader] > 0)
+        return found
 
     def clocks_for(self, threads: Array, strong: bool) -> Array:
         """The clock that a write is remembered with. A strong write behind a fence is part of what the fence
@@ -213,10 +221,10 @@ class HappensBefore:
 
     # --- fences -----------------------------------------------------------------------------------------------------
 
-    def fence(self, threads: Array, wide: bool = True) -> None:
+    def fence(self, threads: Array, wide: bool = True, in_turn: bool = False) -> None:
         """fence.acq_rel or stronger: acquires what was seen published, covers what later relaxed stores publish.
 
-        `wide`: for others than the own CTA too.
+        `wide`: for others than the own CTA too; `in_turn`: fence.sc.
         """
         if not self.fine:
             return
@@ -225,6 +233,8 @@ class HappensBefore:
             self.vouched[threads] = np.maximum(self.vouched[threads], self.pending[threads])
         self.released[threads] = self._with_self(threads)
         self.wide[threads] = wide
+        if in_turn:
+            self.in_turn[threads] = self.clock[threads]
         self.tick(threads)
 
     def proxy_fence(self, threads: Array, shared: bool = True, elsewhere: bool = True) -> None:

@@ -6,7 +6,7 @@ launches write are here too: seeing one set by an acquire makes the buffers that
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -40,6 +40,10 @@ class _Word:
     wide: bool
     """Released at a scope beyond the CTA."""
     cta: int
+    before: _Word | None = None
+    """What the value before this one published, for who still reads that."""
+    merged: bool = False
+    """Read-modify-writes have been joined in: what stood before each of them is not told apart."""
 
 
 class Published:
@@ -73,8 +77,10 @@ class Published:
     ) -> None:
         word = self._words.get((key, offset))
         if word is None or not touch.reads:
-            self._words[key, offset] = _Word(known.copy(), fenced.copy(), seen, wide, cta)
+            before = word if word is None or word.merged else replace(word, before=None)
+            self._words[key, offset] = _Word(known.copy(), fenced.copy(), seen, wide, cta, before)
             return
+        word.merged = True
         np.maximum(word.known, known, out=word.known)
         np.maximum(word.fenced, fenced, out=word.fenced)
         word.seen |= seen
@@ -112,6 +118,11 @@ class Published:
         if self._words:
             self._take(m, piece, touch)
 
+    def observe_before(self, m: Machine, piece: Piece, touch: Touch) -> None:
+        """A strong load that got what was there before the last store."""
+        if self._words:
+            self._take(m, piece, touch, before=True)
+
     def observe_atomic(self, m: Machine, piece: Piece, touch: Touch, at: Array) -> None:
         """The load half of an atomic, before it is executed by the threads `at` of the piece."""
         if not self._words and not m.flag_bits:
@@ -136,11 +147,13 @@ class Published:
         threads = piece.threads[published]
         (m.seen if touch.acquires else m.seen_pending)[threads] |= np.uint64(bit)
 
-    def _take(self, m: Machine, piece: Piece, touch: Touch) -> None:
+    def _take(self, m: Machine, piece: Piece, touch: Touch, before: bool = False) -> None:
         key, wide = id(piece.region), touch.scope in _WIDE
         offsets, threads = piece.offsets, piece.threads
         for offset in np.unique(offsets).tolist():
             word = self._words.get((key, offset))
+            if word is not None and before and not word.merged:
+                word = word.before
             if word is None:
                 continue
             readers = threads[offsets == offset]
@@ -155,9 +168,9 @@ class Published:
                 m.order.pending[readers] = np.maximum(m.order.pending[readers], word.known)
                 m.seen_pending[readers] |= np.uint64(word.seen)
 
-    def fence(self, m: Machine, threads: Array, wide: bool) -> None:
-        """fence.acq_rel / fence.sc by these threads."""
+    def fence(self, m: Machine, threads: Array, wide: bool, in_turn: bool) -> None:
+        """fence.acq_rel, or fence.sc if `in_turn`, by these threads."""
         if wide:
             m.seen[threads] |= m.seen_pending[threads]
-        m.order.fence(threads, wide)
+        m.order.fence(threads, wide, in_turn)
         m.seen_released[threads] = m.seen[threads]

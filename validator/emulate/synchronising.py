@@ -125,7 +125,8 @@ def fence_step(instruction: Instruction, context: Context) -> Step:
     if "mbarrier_init" in words:
         return lambda m, lanes: m.mbarriers.announce(lanes.threads)
     wide = any(w in _WIDE for w in words) or (instruction.base == "fence" and "cta" not in words)
-    return lambda m, lanes: m.published.fence(m, lanes.threads, wide)
+    in_turn = instruction.base == "membar" or "sc" in words
+    return lambda m, lanes: m.published.fence(m, lanes.threads, wide, in_turn)
 
 
 def grid_step(instruction: Instruction, context: Context) -> Step:

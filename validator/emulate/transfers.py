@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,10 +11,12 @@ from validator.emulate.access import load, store
 from validator.emulate.atomics import Combine, atomic, compare_and_swap
 from validator.emulate.isa import lookup, matrix_copy
 from validator.emulate.lanes import Array, Lanes
+from validator.emulate.locate import locate
 from validator.emulate.memory import Touch
 from validator.emulate.operands import (
     Context,
     NotTranslated,
+    Read,
     Step,
     address_of,
     flat,
@@ -21,7 +24,7 @@ from validator.emulate.operands import (
     put_to,
     reader,
 )
-from validator.emulate.program import Instruction
+from validator.emulate.program import Instruction, Source
 from validator.ordering.program import Space
 from validator.ordering.ptx.lexical import SPACES
 
@@ -115,19 +118,19 @@ def combination(name: str, kind: str) -> Combine:
 
 def atomic_step(instruction: Instruction, context: Context) -> Step:
     """atom and red."""
-    touch = touch_of(instruction, context, writes=True)
-    if touch.count > 1:
-        raise NotTranslated("a vector atomic")
     words = instruction.mods
-    if touch.order == "weak":
-        scope = touch.scope if any(w in _SCOPES for w in words) else "gpu"
-        touch = touch_of(instruction, context, writes=True, order="relaxed", scope=scope)
+    whole = touch_of(instruction, context, writes=True)
+    if whole.order == "weak":
+        whole = replace(whole, order="relaxed", scope=whole.scope if any(w in _SCOPES for w in words) else "gpu")
+    touch = replace(whole, count=1)
     name = next((w for w in words if w in ("add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "dec")), "")
     combine = combination(name, instruction.type)
     at = position_of_address(instruction)
     address = address_of(context, instruction.operands[at])
     count = 2 if name == "cas" else 1
     reads = [reader(context, s, touch.width * 8) for s in flat(instruction.operands[at + 1 : at + 1 + count])]
+    if whole.count > 1:
+        return _vector_atomic(whole, address, reads, tuple(flat(instruction.operands[:at])), combine)
     if len(reads) != count:
         raise NotTranslated(f"{len(reads)} values, {count} are needed")
     put = put_to(instruction.operands[0], touch.width * 8) if at else None
@@ -136,6 +139,31 @@ def atomic_step(instruction: Instruction, context: Context) -> Step:
         found = atomic(m, lanes, address(m, lanes), touch, [read(m, lanes) for read in reads], combine)
         if put is not None:
             put(m, lanes, found)
+
+    return step
+
+
+def _vector_atomic(
+    whole: Touch, address: Read, reads: list[Read], targets: tuple[Source | None, ...], combine: Combine
+) -> Step:
+    """Each element is an atomic of its own; the address is aligned to all of them."""
+    if len(reads) != whole.count or len(targets) not in (0, whole.count):
+        raise NotTranslated(f"{len(reads)} values for {whole.count} elements")
+    touch = replace(whole, count=1)
+    puts = [put_to(t, touch.width * 8) for t in targets] or [None] * whole.count
+
+    def step(m: Machine, lanes: Lanes) -> None:
+        addresses, values = address(m, lanes), [read(m, lanes) for read in reads]
+        there = [piece.threads for piece in locate(m, lanes, addresses, whole)]
+        inside = lanes.where(np.isin(lanes.threads, np.concatenate(there))) if there else None
+        if inside is None:
+            return
+        at = np.isin(lanes.threads, inside.threads)
+        for number, (value, put) in enumerate(zip(values, puts, strict=True)):
+            mine = np.broadcast_to(value, (lanes.count,))[at]
+            found = atomic(m, inside, addresses[at] + np.uint64(number * touch.width), touch, [mine], combine)
+            if put is not None:
+                put(m, inside, found)
 
     return step
 
