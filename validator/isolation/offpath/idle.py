@@ -10,6 +10,7 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 from validator.isolation.offpath.names import Names
 from validator.isolation.offpath.notes import Idle
@@ -73,13 +74,19 @@ class _Used:
     def __init__(self, world: World) -> None:
         self.sources = world.sources
         modules = (module for path in world.modules if (module := self.sources.parse(path).module) is not None)
-        self.named = {name for module in modules for node in walk(module) for name in _names(node)}
+        self.named = frozenset().union(*map(_all_names, modules))
 
     def by_the_change(self, body: _Body) -> bool:
         """Whether something there names the function or class."""
         name = body.name.encode()
         isolated = (p for p in self.sources.paths if self.sources.isolated(p))
         return body.name in self.named or any(name in self.sources.data(p) for p in isolated)
+
+
+@lru_cache(maxsize=64)
+def _all_names(module: ast.Module) -> frozenset[str]:
+    """Of a whole file, which every round asks for."""
+    return frozenset(name for node in walk(module) for name in _names(node))
 
 
 def _look(path: str, start: ast.AST, names: Names, base: Sources, named: set[str], waiting: list[_Body]) -> None:

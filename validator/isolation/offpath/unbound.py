@@ -42,9 +42,8 @@ def _unbound(source: Source) -> set[str]:
     module = source.module
     if module is None or any(alias.name == "*" for s in nodes(module, ast.ImportFrom) for alias in s.names):
         return set()
-    try:
-        top = symtable.symtable(lower_new_syntax("\n".join([*source.lines, ""])), "head", "exec")
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    top = _table("\n".join([*source.lines, ""]))
+    if top is None:
         return set()
     bound, read = _top_level(module, top)
     todo = top.get_children()
@@ -56,6 +55,16 @@ def _unbound(source: Source) -> set[str]:
                 read |= {symbol.get_name()} if symbol.is_referenced() else set()
                 bound |= {symbol.get_name()} if symbol.is_declared_global() and symbol.is_assigned() else set()
     return set() if "globals" in read else read - bound - _GIVEN
+
+
+def _table(text: str) -> symtable.SymbolTable | None:
+    """The scopes of a program, also of one in newer syntax than the running Python's."""
+    for lowered in (False, True):
+        try:
+            return symtable.symtable(lower_new_syntax(text) if lowered else text, "head", "exec")
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            continue
+    return None
 
 
 def _top_level(module: ast.Module, top: symtable.SymbolTable) -> tuple[set[str], set[str]]:
