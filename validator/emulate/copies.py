@@ -16,6 +16,7 @@ import numpy as np
 from validator.emulate.access import early_kind, racing, report_pair
 from validator.emulate.hazard import Hazard, HazardKind, Place
 from validator.emulate.lanes import Array
+from validator.emulate.marks import Marks, marks_of, touched
 from validator.emulate.memory import Region
 from validator.emulate.shadow import clocks_of, record, threads_of
 from validator.ordering.program import Space
@@ -91,9 +92,9 @@ class Copies:
     """Committed cp.async groups of each thread."""
     bulk_groups: dict[int, int] = field(default_factory=dict)
     """Committed bulk groups of each thread."""
-    landing: dict[int, _Marks] = field(default_factory=dict)
+    landing: dict[int, Marks] = field(default_factory=dict)
     """Region → where copies are on their way to."""
-    leaving: dict[int, _Marks] = field(default_factory=dict)
+    leaving: dict[int, Marks] = field(default_factory=dict)
     """Region → what copies may still read."""
 
     # --- cp.async ---------------------------------------------------------------------------------------------------
@@ -373,18 +374,18 @@ class Copies:
 
     # --- bytes on their way -----------------------------------------------------------------------------------------
 
-    def _mark(self, table: dict[int, _Marks], region: Region, offsets: Array, size: int, on: bool) -> None:
+    def _mark(self, table: dict[int, Marks], region: Region, offsets: Array, size: int, on: bool) -> None:
         at = (offsets[:, None] + np.arange(0, size, 4)).ravel() >> 2
-        _marks(table, region).add(at, on)
+        marks_of(table, region).add(at, on)
 
-    def _mark_bytes(self, table: dict[int, _Marks], region: Region, offsets: Array, on: bool) -> None:
-        _marks(table, region).add(np.unique(offsets >> 2), on)
+    def _mark_bytes(self, table: dict[int, Marks], region: Region, offsets: Array, on: bool) -> None:
+        marks_of(table, region).add(np.unique(offsets >> 2), on)
 
     def pending(self, piece: Piece, touch: Touch) -> Array | None:
         """Threads whose bytes a copy is still on its way to; None when there are no such bytes."""
         if touch.strong and piece.region.space is Space.GLOBAL:
             return None  # whoever polls memory waits for it in his own way
-        return _touched(self.landing, piece, touch)
+        return touched(self.landing, piece, touch)
 
     def check_pending(self, m: Machine, piece: Piece, touch: Touch) -> None:
         """An access to bytes that a copy is still on its way to."""
@@ -432,7 +433,7 @@ class Copies:
     def check_source(self, m: Machine, piece: Piece, touch: Touch) -> None:
         """A write to bytes that a copy may still read, or is on its way to."""
         self.check_pending(m, piece, touch)
-        wrong = _touched(self.leaving, piece, touch)
+        wrong = touched(self.leaving, piece, touch)
         if wrong is not None and wrong.any():
             at = np.flatnonzero(wrong)
             name, offset = piece.region.name_at(int(piece.offsets[at[0]]))
@@ -440,38 +441,6 @@ class Copies:
                 HazardKind.COPY_SOURCE_CHANGED, touch.index, piece.threads[at], name, offset,
                 "an asynchronous copy may still read these bytes: nobody waited for it",
             )  # fmt: skip
-
-
-@dataclass(slots=True)
-class _Marks:
-    """How many copies each 4 bytes of a region wait for."""
-
-    words: Array
-    live: int = 0
-    """All of them together."""
-
-    def add(self, at: Array, on: bool) -> None:
-        np.add.at(self.words, at, 1 if on else -1)
-        self.live += len(at) if on else -len(at)
-
-
-def _marks(table: dict[int, _Marks], region: Region) -> _Marks:
-    found = table.get(id(region))
-    if found is None:
-        found = table[id(region)] = _Marks(np.zeros(len(region.data) >> 2, np.int16))
-    return found
-
-
-def _touched(table: dict[int, _Marks], piece: Piece, touch: Touch) -> Array | None:
-    marks = table.get(id(piece.region))
-    if marks is None or not marks.live:
-        return None
-    words = marks.words
-    first = piece.offsets >> 2
-    found: Array = words[first] > 0
-    for k in range(1, max(touch.size >> 2, 1)):
-        found |= words[first + k] > 0
-    return found
 
 
 def _members(m: Machine, threads: Array) -> Array:

@@ -7,7 +7,6 @@ group that only polls is put off until no other can run. A thread that has to wa
 
 from __future__ import annotations
 
-import heapq
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from zlib import crc32
@@ -17,6 +16,7 @@ import numpy as np
 from validator.emulate.adversary import Adversary, Plan
 from validator.emulate.barriers import Barriers
 from validator.emulate.copies import Copies
+from validator.emulate.groups import Groups, merged
 from validator.emulate.happens_before import HappensBefore
 from validator.emulate.hazard import Hazard, HazardKind, Hazards, Place
 from validator.emulate.lanes import Array, Lanes
@@ -103,46 +103,6 @@ class Memory:
     """Small numbers among the parameters: a flag whose value the contract does not give may be compared with them."""
 
 
-class _Groups:
-    """Threads of one class by the segment they stand before."""
-
-    def __init__(self) -> None:
-        self.waiting: dict[int, list[Array]] = {}
-        self.heap: list[int] = []
-        self.deferred: dict[int, list[Array]] = {}
-
-    def push(self, key: int, threads: Array) -> None:
-        found = self.waiting.get(key)
-        if found is None:
-            self.waiting[key] = [threads]
-            heapq.heappush(self.heap, key)
-        else:
-            found.append(threads)
-
-    def pop(self) -> tuple[int, Lanes] | None:
-        """The group first in the text."""
-        if not self.heap:
-            return None
-        key = heapq.heappop(self.heap)
-        return key, Lanes(_merged(self.waiting.pop(key)))
-
-    def defer(self, key: int, threads: Array) -> None:
-        self.deferred.setdefault(key, []).append(threads)
-
-    def retry(self) -> bool:
-        """Let the polling threads run again; False when there are none."""
-        for key, groups in self.deferred.items():
-            for threads in groups:
-                self.push(key, threads)
-        found = bool(self.deferred)
-        self.deferred = {}
-        return found
-
-
-def _merged(groups: list[Array]) -> Array:
-    return groups[0] if len(groups) == 1 else np.sort(np.concatenate(groups))
-
-
 class Machine:
     def __init__(
         self,
@@ -206,7 +166,7 @@ class Machine:
         self.living = int(self.alive.sum())
         """Threads that have not left."""
         self.classes = self.adversary.classes(self.ctas, self.per_cta)
-        self.groups = [_Groups() for _ in range(int(self.classes.max()) + 1)]
+        self.groups = [Groups() for _ in range(int(self.classes.max()) + 1)]
         self.ranks = list(range(len(self.groups)))
         """Classes, the running one first."""
         self.parked: dict[int, list[Array]] = {}
@@ -441,7 +401,7 @@ class Machine:
         self.lent.left(self, threads)
         parked, self.parked = self.parked, {}
         for key, groups in parked.items():
-            self.push(key, _merged(groups))
+            self.push(key, merged(groups))
 
     def _check_chain(self) -> None:
         """A grid of which any thread has waited is not complete before the launches before it are."""
@@ -486,7 +446,7 @@ class Machine:
     def waiting(self) -> list[tuple[int, Array, str]]:
         """(program index, threads, what for) of everything that is held."""
         held = [
-            (self.code.segments[key >> 1].start, _merged(g), "the other lanes of its warp")
+            (self.code.segments[key >> 1].start, merged(g), "the other lanes of its warp")
             for key, g in self.parked.items()
         ]
         return [*held, *self.barriers.waiting(self)]
@@ -494,7 +454,7 @@ class Machine:
     def _report_waiting(self) -> None:
         """Threads that nobody will ever wake: deadlock where they are held, livelock where they poll."""
         polling = [
-            (self.code.segments[key >> 1].start, _merged(groups), "a value that never comes")
+            (self.code.segments[key >> 1].start, merged(groups), "a value that never comes")
             for g in self.groups
             for key, groups in g.deferred.items()
         ]
