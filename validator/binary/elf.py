@@ -115,14 +115,17 @@ class Cubin:
     Raises BinaryError when a header, table or record points outside the file.
     """
 
-    def __init__(self, data: bytes | memoryview, name: str, arch: str | None = None) -> None:
-        """`arch` is what a container says of it; it is believed where the file's own number agrees."""
+    def __init__(
+        self, data: bytes | memoryview, name: str, arch: str | None = None, *, any_machine: bool = False
+    ) -> None:
+        """`arch` is what a container says of it; it is believed where the file's own number agrees. `any_machine`: also
+        a host's file, of which only sections are asked."""
         self.name = name
         self._said = arch
         self._data = memoryview(data)
         if len(self._data) < _HEADER.size:
             raise self._broken(f"{len(self._data)} bytes are too few for an ELF header")
-        if not is_cubin(self._data):
+        if not (is_cubin(self._data) or (any_machine and bytes(self._data[:6]) == b"\x7fELF\x02\x01")):
             raise self._broken("not a 64-bit little-endian CUDA ELF file")
         head = _HEADER.unpack_from(self._data)
         self._abi_version, self._flags = head[0][8], head[7]

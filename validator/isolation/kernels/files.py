@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Iterator
 
 from validator.binary.errors import BinaryError
+from validator.isolation.kernels.host import parts_of
 from validator.isolation.kernels.model import Contents, Kernel
 from validator.isolation.kernels.text import kernels_in_text
 
@@ -34,7 +35,7 @@ def contents_of(path: str, data: bytes) -> Contents:
             found += piece
     if not found and not unread:
         return Contents((_whole(data),))
-    return Contents(tuple(found), tuple(unread), host=not path.endswith(_DEVICE_ONLY))
+    return Contents(tuple(found), tuple(unread), host=None if path.endswith(_DEVICE_ONLY) else parts_of(data))
 
 
 def _whole(data: bytes) -> Kernel:

@@ -26,7 +26,7 @@ def reader(store: Store | None) -> Reader:
         if found is None:
             found = contents_of(path, load())
             if not found.unread:
-                store.put(key, json.dumps([list(map(asdict, found.kernels)), found.host]).encode())
+                store.put(key, json.dumps([list(map(asdict, found.kernels)), found.host and dict(found.host)]).encode())
         return found
 
     return read
@@ -36,6 +36,6 @@ def _decoded(data: bytes | None) -> Contents | None:
     """None where there is nothing, or nothing that reads."""
     try:
         kernels, host = json.loads(data or b"")
-        return Contents(tuple(Kernel(**fields) for fields in kernels), host=bool(host))
+        return Contents(tuple(Kernel(**fields) for fields in kernels), host=None if host is None else dict(host))
     except (ValueError, TypeError):
         return None

@@ -25,6 +25,7 @@ _OF_THE_MODULE = (".nv.constant3", ".nv.constant4", ".nv.global.init", ".nv.glob
 _OF_A_FUNCTION = tuple(
     f".nv.{kind}." for kind in ("info", *(f"constant{bank}" for bank in range(8)), "shared", "local")
 )
+_CAPSULE = ".nv.capmerc.text."
 _NUMBERED = re.compile(r"^\$str(\$\d+)?$|^\$[\w$]*\$\d+$")
 """Names that a compiler counts through the file."""
 
@@ -53,6 +54,9 @@ def _function(cubin: Cubin, section: Section, name: str, kind: str) -> Kernel:
                 takes["limit on the register count"] = int.from_bytes(limit, "little")
         elif other is not None:
             digest.update(prefix.encode() + _content(cubin, other))
+    capsule = cubin.section(_CAPSULE + name)
+    # What a driver makes code for a related processor from. It numbers what else the file holds: its size alone counts.
+    digest.update(str(capsule.size).encode() if capsule is not None else b"")
     for patch in cubin.relocations(section):
         target = "SELF" if patch.symbol.name == name else _meant(cubin, patch.symbol)
         digest.update(f"{patch.offset} {patch.type} {patch.addend} {target}\n".encode())

@@ -45,5 +45,6 @@ class Contents:
     kernels: tuple[Kernel, ...] = ()
     unread: tuple[str, ...] = ()
     """What could not be opened, and why: nothing is known of it."""
-    host: bool = False
-    """It holds more than device code: host code, or the other files of an archive."""
+    host: Mapping[str, str] | None = None
+    """Parts of what it holds besides device code (`host.parts_of`): host code, or the other files of an archive; None:
+    nothing."""

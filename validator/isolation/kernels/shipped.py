@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from validator.change.model import Entry, MissingFile, Tree
 from validator.isolation.kernels.files import contents_of, is_compiled
+from validator.isolation.kernels.host import differing
 from validator.isolation.kernels.model import Contents, Kernel
 from validator.stage import Rebuilt
 
@@ -220,9 +221,10 @@ def _others(path: str, old: Contents, now: Contents, both: bool, found: _Found) 
     """What such a file holds besides kernels that can be read."""
     unread = dict.fromkeys([*old.unread, *(now.unread if both else ())])
     found.unsettled += [Unsettled(path, f"not compared kernel by kernel: {why}") for why in unread]
-    if both and (old.host or now.host):
-        rest = "differs; its kernels were compared one by one, what else it holds was not"
-        found.unsettled.append(Unsettled(path, rest))
+    if both and (old.host is not None or now.host is not None):
+        rest = differing(old.host or {}, now.host or {})
+        what = f"its kernels were compared one by one, what else it holds was not; what differs there: {rest}"
+        found.unsettled.append(Unsettled(path, what))
 
 
 def _moved(found: _Found) -> Iterator[tuple[str, str, str]]:
