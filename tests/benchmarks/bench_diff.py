@@ -14,21 +14,26 @@ Processor time of the gate stands beside it, and what share it is of the direct 
 the gate works while the candidate does.
 
 Memory is what a whole case takes, reference and probes included, over the bytes of its arguments and outputs at their
-own types: arrays of the gate as `tracemalloc` counts them, and what is shared with the candidate. The reference's
-buffers, which lie on disk, stand beside it.
+own types: arrays of the gate as `tracemalloc` counts them, and what is shared with the candidate. What lies on disk
+(the reference's buffers, the gate's arrays in float64) stands beside it: the system takes that memory back when it is
+short of it.
 """
 
 from __future__ import annotations
 
+import mmap
 import os
 import sys
 import tempfile
 import time
 import tracemalloc
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, Self
+from unittest.mock import patch
 
 import numpy as np
 
@@ -157,18 +162,37 @@ def report(name: str, size: int, times: int, folder: Path, function: Callable[..
     print("".join(f"{text:>13}" for text in (f"{name} {size}", *figures)), flush=True)
 
 
+class Mapped(mmap.mmap):
+    """Counts the bytes of arrays that the gate keeps on disk."""
+
+    now = most = 0
+
+    def __new__(cls, descriptor: int, size: int) -> Self:
+        made = super().__new__(cls, descriptor, size)
+        cls.now += size
+        cls.most = max(cls.most, cls.now)
+        weakref.finalize(made, cls._gone, size)
+        return made
+
+    @classmethod
+    def _gone(cls, size: int) -> None:
+        cls.now -= size
+
+
 def memory(runner: Runner, cases: list[Case]) -> tuple[float, float]:
     """(bytes at once, bytes of the reference's buffers on disk), of the most costly case, over the case's own."""
     own = sum(v.nbytes for v in runner.build(cases[0]).values())
     most, disk = 0, 0
     for case in cases:
         tracemalloc.start()
-        run_case(runner, case)
+        with patch("validator.differential.spill.mmap", SimpleNamespace(mmap=Mapped)):
+            Mapped.most = Mapped.now
+            run_case(runner, case)
         _, traced = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         pools, trusted = runner.candidate._pools or (), runner.reference.worker._pools or ()
         most = max(most, traced + sum(map(used, pools)))
-        disk = max(disk, sum(map(used, trusted)))
+        disk = max(disk, sum(map(used, trusted)) + Mapped.most)
     return most / own, disk / own
 
 

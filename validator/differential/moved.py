@@ -28,6 +28,8 @@ PROMISED = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bflo
 """Half a step from 1 to the next value, by the precision that a contract promises."""
 _LONG = 64
 """Terms from which one accumulator may lose more than all other rounding does."""
+_DEAR, _FEW = 1 << 22, 2
+"""Elements of an argument from which so many axes are looked along, the longest."""
 _SHOWS = 8.0
 """How much wider than its mean such a walk is taken to be where the question is whether it can be seen at all."""
 
@@ -159,8 +161,9 @@ def _long_axes(contract: KernelContract, inputs: Inputs, results: Mapping[str, A
         lost = _SHOWS * math.sqrt(size) * step
         return any(not is_float(array.dtype) or lost > eps_of(array.dtype) for array in results.values())
 
-    axes = (_Axis(inputs[next(iter(at))].shape[next(iter(at.values()))], at) for at in found.values())
-    return [axis for axis in axes if shows(axis.size)]
+    axes = [_Axis(inputs[next(iter(at))].shape[next(iter(at.values()))], at) for at in found.values()]
+    long = sorted((axis for axis in axes if shows(axis.size)), key=lambda axis: -axis.size)
+    return long[:_FEW] if _largest(inputs) > _DEAR else long
 
 
 def _chained(
