@@ -117,7 +117,7 @@ def causes(outcome: Outcome, decoded: Decoded) -> Iterator[Step]:
         if stale is not None:
             yield _value(stale, outcome, decoded)
         elif hazard.kind is HazardKind.UNSTEADY:
-            yield from (_value(one, outcome, decoded) for one in list(outcome.stale.values())[:2])
+            yield from (_value(one, outcome, decoded, alone=True) for one in list(outcome.stale.values())[:2])
     if len(hazards) > 3:
         yield Step(f"{len(hazards) - 3} more hazards follow", "access")
 
@@ -163,13 +163,16 @@ def _at(kind: StepKind, place: Place, text: str, decoded: Decoded) -> Step:
     return Step(text, kind, place.cta, place.thread, str(decoded.line(place.index)), instruction)
 
 
-def _value(stale: StaleRead, outcome: Outcome, decoded: Decoded) -> Step:
+def _value(stale: StaleRead, outcome: Outcome, decoded: Decoded, alone: bool = False) -> Step:
+    """What a read got. `alone`: no step before it says whose it is."""
     machine = outcome.machine
     per_cta = machine.per_cta if machine is not None else 1
     digits = 2 * stale.width
     place = f"{stale.memory!r} at byte {stale.offset}"
-    text = f"it got 0x{stale.got:0{digits}x} from {place}; the true value is 0x{stale.true:0{digits}x}"
-    return Step(text, "value", stale.thread // per_cta, stale.thread % per_cta, str(decoded.line(stale.index)))
+    line, cta, thread = str(decoded.line(stale.index)), stale.thread // per_cta, stale.thread % per_cta
+    who = f"thread {thread} of CTA {cta} ({line})" if alone else "it"
+    text = f"{who} got 0x{stale.got:0{digits}x} from {place}; the true value is 0x{stale.true:0{digits}x}"
+    return Step(text, "value", cta, thread, line, decoded.program.text(stale.index) if alone else "")
 
 
 def _result(difference: Difference, outcome: Outcome, decoded: Decoded, kind: str) -> Step:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from validator.emulate.adversary import Plan, smaller
+from validator.emulate.hazard import HazardKind
 from validator.emulate.run import Outcome, compare
 
 __all__ = ["Attempt", "alone", "minimise", "settled_kinds"]
@@ -38,8 +39,9 @@ def minimise(attempt: Attempt, friendly: Outcome, outcome: Outcome, late: Sequen
 
 
 def _suspects(outcome: Outcome, late: Sequence[str]) -> list[str]:
-    """Late buffers that a hazard names, first the one that is named first."""
-    named = [h.memory for h in sorted(outcome.hazards, key=lambda h: h.place.index)]
+    """Late buffers that a hazard names, first the one that is named first; not those in which it only shows."""
+    hazards = (h for h in outcome.hazards if h.kind is not HazardKind.UNSTEADY)
+    named = [h.memory for h in sorted(hazards, key=lambda h: h.place.index)]
     return [name for name in dict.fromkeys(named) if name in late]
 
 
