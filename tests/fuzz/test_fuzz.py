@@ -17,7 +17,7 @@ import pytest
 from tests.fuzz.run import PLANTED, ROOT, WORDS, load, stored, targets
 
 README = Path(__file__).with_name("README.md")
-RUNS, SECONDS = 2000, 2
+RUNS, SECONDS = 1000, 1
 fuzzer = pytest.mark.skipif(find_spec("atheris") is None, reason="atheris is not installed (`pip install atheris`)")
 
 

@@ -193,7 +193,7 @@ def test_a_verdict_that_does_not_follow_is_refused_with_every_digest_mended(bund
     folder = tmp_path / "b"
     shutil.copytree(bundle, folder)
     refused = 0
-    for path in chance.sample(rests, min(len(rests), 250)):
+    for path in chance.sample(rests, min(len(rests), 100)):
         touched = changed(document, path, chance)
         mended(folder, touched)
         if exit_code(folder) == 1:
