@@ -222,3 +222,36 @@ def test_shared_functions_that_change_what_all_share(call: str, changes: str, ho
         [(text.count("\n"), text.startswith("import"))] if changes else []
     )
     assert all(p.target.startswith("pkg.flags: ") and changes.split("[")[0] in p.target for p in found)
+
+
+CHANGES = [
+    ("import pkg.base as b", "setattr(type(model), 'forward', len)"),
+    ("import pkg.base as b", "type.__setattr__(model.__class__, 'forward', len)"),
+    ("import pkg.base as b", "object.__setattr__(b, '_hidden', 2)"),
+    ("import pkg.base as b", "put = setattr\n    put(b, '_hidden', 2)"),
+    ("import pkg.base as b", "table = b.TABLE\n    table.update(x=1)"),
+    ("import pkg.base as b", "table = b.table\n    table['x'] = 1"),
+    ("import os", "os.environ.__setitem__('A', '1')"),
+    ("import operator, os", "operator.setitem(os.environ, 'A', '1')"),
+    ("import logging", "logging.getLogger('pkg').setLevel(50)"),
+    ("import logging", "log = logging.getLogger('pkg')\n    log.addHandler(model)"),
+    ("import sys", "sys._getframe(1).f_globals['x'] = 1"),
+    ("import torch", "torch.library.Library('aten', 'IMPL')"),
+]
+KEEPS = [
+    ("from pkg import base", "base.add(1, 2)"),
+    ("import pkg.base as b", "table = dict(b.TABLE)\n    table['x'] = 1"),
+    ("import pkg.base as b", "setattr(self, 'x', 1)"),
+    ("import logging", "logger = logging.getLogger(__name__)\n    logger.setLevel(50)"),
+    ("import torch", "torch.library.Library('k3', 'DEF')"),
+    ("import os", "os.environ.get('A')"),
+]
+
+
+@pytest.mark.parametrize(
+    ("imported", "done", "changes"), [*((*c, True) for c in CHANGES), *((*k, False) for k in KEEPS)]
+)
+def test_ways_to_change_what_is_outside(imported: str, done: str, changes: bool) -> None:
+    text = f"{imported}\n\ndef later(self, model):\n    {done}\n"
+    found = measure(_sources(TREE | {"pkg/fast/run.py": text})).patches
+    assert [p.line for p in found] == ([text.count("\n")] if changes else [])

@@ -5,17 +5,18 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from validator.change.model import MissingFile, Tree
 from validator.isolation.blast.graph import ImportGraph, Reach, build, cycles, reach
 from validator.isolation.blast.imports import Import, imports_of
-from validator.isolation.blast.setters import CHANGERS, Setters
+from validator.isolation.blast.patches import Patch, patches_of
+from validator.isolation.blast.setters import Setters
 from validator.isolation.offpath.constants import name_of
 from validator.isolation.offpath.names import Names
 from validator.isolation.source import Sources
-from validator.isolation.syntax import functions, nodes, unparse, walk
+from validator.isolation.syntax import nodes
 
 __all__ = ["Patch", "PrivateUse", "Radius", "graph_of", "measure", "target_path"]
 
@@ -31,16 +32,6 @@ class PrivateUse:
     pin: str
     """The requirement that fixes its version, as written; empty for the project's own code or where nothing does."""
     third_party: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Patch:
-    """A store from the isolated package into something outside it."""
-
-    path: str
-    line: int
-    target: str
-    at_import: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +74,7 @@ def measure(sources: Sources) -> Radius:
         outside = [i for i in imports_of(sources, path) if target_path(sources, i) not in inside]
         outward |= dict.fromkeys(i.module for i in outside)
         private += _private(sources, path, outside, pins)
-        patches += _patches(sources, path, outside, setters)
+        patches += patches_of(sources, path, {i.bound: _meant(i) for i in outside}, setters)
     return Radius(
         len(sources.paths),
         isolated,
@@ -162,105 +153,3 @@ def _pins(tree: Tree) -> dict[str, str]:
                 if match and match[2]:
                     found.setdefault(_canonical(match[1]), f"{match[1]}{match[2].strip()}")
     return found
-
-
-# What it changes ------------------------------------------------------------------------------------------------
-
-
-def _patches(sources: Sources, path: str, outside: Sequence[Import], setters: Setters) -> Iterator[Patch]:
-    """Stores into objects that come from outside: monkeypatches, tables of others, the process's environment."""
-    module = sources.parse(path).module
-    if module is None:
-        return
-    names = {i.bound: _meant(i) for i in outside}
-    found: list[tuple[ast.expr, str]] = []
-    for kind in (ast.Attribute, ast.Subscript, ast.Call):
-        for node in nodes(module, kind):
-            target = _foreign_target(node, names) or _replaced_method(sources, node) or _set(setters, node, names)
-            if target:
-                found.append((node, target))
-    if found:
-        later = _runs_later(module)
-        yield from (Patch(path, node.lineno, target, id(node) not in later) for node, target in found)
-
-
-def _runs_later(module: ast.Module) -> set[int]:
-    """Parts of functions, which run when these are called."""
-    bodies = [statement for function in functions(module) for statement in function.body]
-    return {id(n) for part in [*bodies, *(f.body for f in nodes(module, ast.Lambda))] for n in walk(part)}
-
-
-def _replaced_method(sources: Sources, node: ast.AST) -> str:
-    """A store to an attribute of some object, where shared code defines a function of that name; empty: none."""
-    if not (isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)) or name_of(node.value) in (
-        "self",
-        "cls",
-    ):
-        return ""
-    return unparse(node)[:120] if sources.defines(node.attr) else ""
-
-
-_PROCESS_WIDE = frozenset(
-    {
-        "os.putenv", "os.unsetenv", "os.chdir", "sys.path.insert", "sys.path.append", "sys.path.extend",
-        "sys.meta_path.insert", "sys.meta_path.append", "sys.path_hooks.insert", "sys.path_hooks.append",
-        "torch.set_default_dtype", "torch.set_default_device", "torch.set_default_tensor_type", "torch.manual_seed",
-        "torch.cuda.manual_seed", "torch.cuda.manual_seed_all", "torch.set_num_threads", "random.seed",
-        "np.random.seed", "numpy.random.seed", "torch.use_deterministic_algorithms", "logging.disable",
-        "torch.set_float32_matmul_precision", "signal.signal", "locale.setlocale", "gc.disable", "gc.enable",
-        "gc.freeze", "gc.set_threshold", "warnings.filterwarnings", "warnings.simplefilter", "atexit.register",
-        "logging.basicConfig", "logging.setLoggerClass", "sys.setrecursionlimit", "sys.settrace", "sys.setprofile",
-        "faulthandler.enable", "multiprocessing.set_start_method",
-    }
-)  # fmt: skip
-"""Calls that change something for the whole process."""
-
-
-def _foreign_target(node: ast.AST, names: Mapping[str, str]) -> str:
-    """What a store, `setattr` or changing method reaches, when it belongs to an imported name; empty: nothing."""
-    targets: list[ast.expr] = []
-    if isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store | ast.Del):
-        targets = [node]
-    elif isinstance(node, ast.Call):
-        called = name_of(node.func)
-        first, _, rest = called.partition(".")
-        meant = f"{names[first]}.{rest}".rstrip(".") if first in names else called
-        if called in ("setattr", "delattr", "vars") and node.args:
-            targets = [node.args[0]]
-            if "__class__" in unparse(node.args[0]):
-                return unparse(node)[:120]
-        elif first in names and (meant in _PROCESS_WIDE or meant.startswith("unittest.mock.") or _registers(meant)):
-            return called
-        elif isinstance(node.func, ast.Attribute) and node.func.attr in ("cache_clear", "setLevel") and first in names:
-            targets = [node.func.value]
-        elif isinstance(node.func, ast.Attribute) and node.func.attr in CHANGERS:
-            owner = name_of(node.func.value)
-            if owner == "os.environ" or _constant_like(owner.split(".")[-1]):
-                targets = [node.func.value]
-            elif isinstance(node.func.value, ast.Call) and name_of(node.func.value.func) == "vars":
-                return unparse(node)[:120]
-    for target in targets:
-        root: ast.expr = target
-        while isinstance(root, ast.Attribute | ast.Subscript):
-            root = root.value
-        if isinstance(root, ast.Name) and root.id in names:
-            return unparse(target)[:120]
-    return ""
-
-
-def _set(setters: Setters, node: ast.AST, names: Mapping[str, str]) -> str:
-    """What a function of shared code changes for everybody when it is called here; empty: nothing."""
-    called = name_of(node.func) if isinstance(node, ast.Call) else ""
-    first, _, rest = called.partition(".")
-    meant = f"{names[first]}.{rest}".rstrip(".") if first in names else ""
-    return setters.changes(meant) if "." in meant else ""
-
-
-def _registers(dotted: str) -> bool:
-    """A function of somebody else's that takes entries, by its looks: `register_router`."""
-    return dotted.rpartition(".")[2].startswith("register_") and dotted.split(".")[0] not in ("torch", "atexit")
-
-
-def _constant_like(name: str) -> bool:
-    """A module-level table by its looks: `REGISTRY`, `_MODELS`."""
-    return name.isupper() and len(name) > 1
