@@ -163,7 +163,7 @@ def test_failures_are_written_down_once_and_read_in_order(tmp_path: Path, trees:
     found.note(failed, failed)
     (noted,) = found.news()
     assert noted.simpler == failed
-    assert "validator replay" in noted.words
+    assert "validator replay" in noted.words()
     assert list(found.news()) == []
 
 

@@ -24,8 +24,10 @@ def single_changes(contract: KernelContract, case: Case, inputs: Inputs) -> Iter
     able: tuple[list[str], list[str]] = ([], [])
     for name, (role, values) in contract.values.items():
         whole = inputs[name].size if isinstance(inputs[name], np.ndarray) else values.value is None
-        if whole and role not in _SPOKEN and is_drawn(values) and contract.generator is None:
-            able[not fill_of(contract, case, name).floating].append(name)
+        other = not fill_of(contract, case, name).floating if values.value is None else True
+        # A generator knows better than the contract which integers hang together.
+        if whole and role not in _SPOKEN and is_drawn(values) and not (other and contract.generator):
+            able[other].append(name)
     for names in able:
         if names:
             name = names[int(source.below(len(names), (1,))[0])]

@@ -128,11 +128,11 @@ def run_cases(
 
 
 def _is_not_there(target: str, error: str) -> bool:
-    """Whether there is no such function, or a module is missing here: then nothing of it was seen, right or wrong."""
+    """Whether there is no such module or function: then nothing of it was seen, right or wrong."""
     module, _, function = target.partition(":")
-    return error.startswith(
-        ("ModuleNotFoundError: No module named ", f"AttributeError: module {module!r} has no attribute {function!r}")
-    )
+    parents = [module[:at] for at, char in enumerate(module) if char == "."]
+    missing = [f"ModuleNotFoundError: No module named {name!r}" for name in (module, *parents)]
+    return error.startswith((*missing, f"AttributeError: module {module!r} has no attribute {function!r}"))
 
 
 class _Others:
