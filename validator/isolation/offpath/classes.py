@@ -10,7 +10,6 @@ from validator.isolation.offpath.scopes import bound_names
 from validator.isolation.syntax import walk
 
 __all__ = [
-    "calls_own",
     "calls_super",
     "in_body",
     "method_of",
@@ -66,13 +65,6 @@ def stores_of(node: ast.ClassDef) -> Iterator[tuple[str, ast.expr | None]]:
             if isinstance(part, ast.Attribute) and isinstance(part.ctx, ast.Store) and name_of(part.value) == first:
                 assigned = next((a for a in walk(item) if isinstance(a, ast.Assign) and part in a.targets), None)
                 yield part.attr, assigned.value if assigned and item.name == "__init__" else None
-
-
-def calls_own(node: ast.ClassDef, method: str) -> bool:
-    """Whether the constructor calls this method of its own object."""
-    constructor = method_of(node, "__init__")
-    parts = walk(constructor) if constructor else iter(())
-    return any(isinstance(n, ast.Attribute) and n.attr == method for n in parts)
 
 
 def calls_super(constructor: ast.FunctionDef) -> bool:
