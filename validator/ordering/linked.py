@@ -6,7 +6,7 @@ wait is followed through the code, through CTA and cluster barriers of the same 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Mapping, Set
 
 from validator.ordering.barriers import Barriers
 from validator.ordering.dataflow import Flow
@@ -24,39 +24,32 @@ def waits_behind(barriers: Barriers, name: Mbarrier) -> list[Event]:
     flow, identities = barriers.flow, barriers.mbarriers.identities
     waits = [e for e in flow.program.events if e.kind is EventKind.MBARRIER_WAIT]
     first = [e for e in waits if identities.get(e.index, name) == name]
+    before = frozenset[int]().union(*(flow.leading_to(flow.block_of(e.index)) for e in first))
     found = {e.index: e for e in first}
     fresh = list(first)
-    while fresh:
+    while fresh and len(found) < len(waits):
         behind = [e for e in _after(flow, fresh) if e.kind in _BARRIERS or e.kind in _ARRIVALS]
         met = {n for e in behind if e.kind in _BARRIERS and e.arrives for n in barriers.names_of.get(e.index, ())}
         named = {identities.get(e.index) for e in behind if e.kind in _ARRIVALS}
-        fresh = [e for e in waits if e.index not in found and identities.get(e.index) in named]
-        fresh += [e for e in _others(barriers, met, first) if e.index not in found]
+        # Where other threads meet those that have waited: not at a barrier that stands before the wait.
+        others = (e for n in met for e, _ in barriers.named[n] if e.waits and flow.block_of(e.index) not in before)
+        fresh = [e for e in (*waits, *others) if e.index not in found and _hands_on(e, identities, named)]
         found |= {e.index: e for e in fresh}
     return [e for e in found.values() if e.kind is EventKind.MBARRIER_WAIT]
 
 
-def _others(barriers: Barriers, names: Iterable[str], first: list[Event]) -> Iterator[Event]:
-    """Where other threads meet those that have waited: barriers of these names that do not stand before the wait."""
-    flow = barriers.flow
-    for name in names:
-        for event, _ in barriers.named[name]:
-            if event.waits and not any(e in first for e in _after(flow, [event])):
-                yield event
+def _hands_on(event: Event, identities: Mapping[int, Mbarrier], named: Set[Mbarrier | None]) -> bool:
+    return event.kind is not EventKind.MBARRIER_WAIT or identities.get(event.index) in named
 
 
 def _after(flow: Flow, places: list[Event]) -> list[Event]:
     """Events that a thread may come to from some places."""
-    found: dict[int, list[Event]] = {}
-    stack = [(flow.block_of(e.index), e.index + 1) for e in places]
     whole: set[int] = set()
+    stack = [edge.target for e in places for edge in flow.blocks[flow.block_of(e.index)].successors]
     while stack:
-        number, first = stack.pop()
-        for event in flow.events_in[number]:
-            if event.index >= first:
-                found.setdefault(event.index, []).append(event)
-        for edge in flow.blocks[number].successors:
-            if edge.target not in whole:
-                whole.add(edge.target)
-                stack.append((edge.target, 0))
-    return [event for events in found.values() for event in {id(e): e for e in events}.values()]
+        number = stack.pop()
+        if number not in whole:
+            whole.add(number)
+            stack += [edge.target for edge in flow.blocks[number].successors]
+    near = [e for place in places for e in flow.events_in[flow.block_of(place.index)] if e.index > place.index]
+    return [*near, *(event for number in whole for event in flow.events_in[number])]

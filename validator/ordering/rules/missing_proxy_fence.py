@@ -6,6 +6,12 @@ only after `fence.proxy.async` by the threads that wrote, before the barrier tha
 Bad:  `sm[t] = v; __syncthreads(); if (t == 0) bulk_store(out, sm);`
 Good: `sm[t] = v; fence.proxy.async.shared::cta; __syncthreads(); if (t == 0) bulk_store(out, sm);`
 
+A bulk or tensor copy into memory that plain stores filled before needs the same fence, or the stores may land on top
+of it. That is a warning: the stores may be known to be done in another way.
+
+Bad:  `sm[t] = 0; __syncthreads(); if (t == 0) bulk_load(sm, in);`
+Good: `sm[t] = 0; fence.proxy.async.shared::cta; __syncthreads(); if (t == 0) bulk_load(sm, in);`
+
 Mend it by fencing in every writing thread, before the barrier.
 
 Not seen: which memory a descriptor names, where copies fill shared memory as well; regions are told apart by base and
@@ -34,7 +40,7 @@ RULE = Rule(
 
 
 def check(facts: Facts) -> Iterable[Finding]:
-    """One finding per asynchronous read."""
+    """One finding per asynchronous read, and per copy onto what was stored."""
     shared = Shared(facts)
     for event, region in (*((r.event, r.region) for r in shared.async_reads), *shared.by_descriptor):
         if region is not None:
@@ -45,20 +51,34 @@ def check(facts: Facts) -> Iterable[Finding]:
             writers = [] if shared.copies else shared.writes
         bad, late = _unfenced(facts, writers, event) if writers else ([], [])
         if bad or late:
-            write = (bad or late)[0]
-            text = "with no fence.proxy.async between" if bad else "and fenced only after the barrier, by other threads"
-            yield finding(
-                RULE,
-                facts,
-                [event.index],
-                f"{event.opcode} reads shared memory that {write.event.opcode} wrote at "
-                f"{facts.at(write.event.index)}, {text}",
-                identity=(repr(region), "bad" if bad else "late"),
-                why="the async proxy need not see plain stores that no proxy fence follows",
-                fix="execute fence.proxy.async (shared::cta) in the writing threads before the barrier",
-                steps=tuple(f"{facts.at(i)}: {facts.program.text(i)}" for i in (write.event.index, event.index)),
-                severity=Severity.ERROR if bad else Severity.WARNING,
-            )
+            what = "with no fence.proxy.async between" if bad else "and fenced only after the barrier, by other threads"
+            severity = Severity.ERROR if bad else Severity.WARNING
+            key = repr(region), "bad" if bad else "late"
+            yield _finding(facts, event, (bad or late)[0].event, "reads", what, key, severity)
+    for copy in shared.copies:
+        if copy.event.group == "mbarrier" and not copy.remote:
+            writers = [w for w in shared.writes if shared.meet(w.region, copy.region)]
+            bad, _ = _unfenced(facts, writers, copy.event)
+            if bad:
+                key = repr(copy.region), "overwritten"
+                text = "with no fence.proxy.async between: the stores may land on top of it"
+                yield _finding(facts, copy.event, bad[0].event, "fills", text, key, Severity.ERROR)
+
+
+def _finding(
+    facts: Facts, event: Event, write: Event, verb: str, text: str, identity: tuple[str, str], severity: Severity
+) -> Finding:
+    return finding(
+        RULE,
+        facts,
+        [event.index],
+        f"{event.opcode} {verb} shared memory that {write.opcode} wrote at {facts.at(write.index)}, {text}",
+        identity=identity,
+        why="the async proxy need not see plain stores that no proxy fence follows",
+        fix="execute fence.proxy.async (shared::cta) in the writing threads before the barrier",
+        steps=tuple(f"{facts.at(i)}: {facts.program.text(i)}" for i in (write.index, event.index)),
+        severity=severity,
+    )
 
 
 def _covers(event: Event) -> bool:

@@ -9,7 +9,8 @@ Good: `trigger(); wait(); if (blockIdx.x >= n) return; …`
 
 Mend it by waiting before the early return. A wait in one thread of each block is enough.
 
-What an indirect branch or an unknown function decides is left open (`unproven`).
+What an indirect branch or an unknown function decides is left open (`unproven`), and so is a kernel that never waits
+and of which no contract says that it is launched with PDL: the first of a chain is launched plainly, and may trigger.
 
 Not seen: that a launch always has a block that takes the path with the wait (block 0, when there is any work at all);
 a step in which nothing further back can still be running; give `[[steps]]` then.
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING
 
 from validator.ordering.findings import finding
 from validator.ordering.leaving import leaves_by_known_branches, leaves_unwaited
+from validator.ordering.rules.no_wait import DECLARE_LAUNCH
 from validator.rule import Rule
 from validator.verdict.model import Finding, Severity
 
@@ -32,6 +34,14 @@ __all__ = ["RULE", "check"]
 
 _MOST = 24
 """Steps told; roles beyond leave in the same manner."""
+
+_CHAIN = (
+    "a dependant's wait covers this kernel only; what ran before it may still be running, unless another block of the "
+    "launch waits, and nothing here shows that one always does"
+)
+_PLAIN = (
+    "nothing says how it is launched: without PDL it starts when all before it is done, and a trigger alone is harmless"
+)
 
 RULE = Rule("order/trigger-without-wait", "a path triggers the dependants and never waits", Severity.ERROR)
 
@@ -44,6 +54,7 @@ def check(facts: Facts) -> Iterable[Finding]:
     if not exits:
         return
     known = leaves_by_known_branches(facts)
+    plain = facts.declared_pdl is None and not facts.waits
     yield finding(
         RULE,
         facts,
@@ -53,11 +64,10 @@ def check(facts: Facts) -> Iterable[Finding]:
         + " without waiting for its own predecessor"
         + (f" (exit at {facts.at(exits[0][0])})" if facts.waits else ""),
         identity=("trigger",),
-        why="a dependant's wait covers this kernel only; what ran before it may still be running, unless another block "
-        "of the launch waits, and nothing here shows that one always does",
-        fix="execute griddepcontrol.wait on every path before the kernel ends",
+        why=_PLAIN if plain else _CHAIN,
+        fix=DECLARE_LAUNCH if plain else "execute griddepcontrol.wait on every path before the kernel ends",
         steps=_steps(facts, exits),
-        severity=Severity.ERROR if known else Severity.UNPROVEN,
+        severity=Severity.ERROR if known and not plain else Severity.UNPROVEN,
     )
 
 
