@@ -177,6 +177,12 @@ def _changed(memory: memoryview, array: Descriptor, source: Array | None, patter
     if _is_distant(array):
         sources = [None] * array.shape[0] if source is None else source
         return sum(_changed(*row, part, pattern) for row, part in zip(_rows(memory, array), sources, strict=True))
+    if _is_small(array, len(memory)):
+        guard = _GUARDS[pattern]
+        now = memory.tobytes()
+        rest = now[GUARD:-GUARD] if source is None else source.tobytes()
+        if now == b"".join((guard, rest, guard)):
+            return 0
     arena, size = np.frombuffer(memory, np.uint8), dtype_at(array.dtype).itemsize
     count = int(np.prod(array.shape, dtype=np.int64)) * size
     if _is_contiguous(array):
@@ -188,6 +194,16 @@ def _changed(memory: memoryview, array: Descriptor, source: Array | None, patter
     expected: Any = np.full(arena.shape, pattern, np.uint8)
     bits_of(_view(memoryview(expected), array))[...] = bits_of(_view(memory, array) if source is None else source)
     return _differing(arena, expected)
+
+
+_SMALL = 1 << 15
+"""Bytes up to which an arena is written and compared in one piece."""
+_GUARDS = {pattern: bytes([pattern]) * GUARD for pattern in PATTERNS}
+
+
+def _is_small(array: Descriptor, length: int) -> bool:
+    """Whether an arena of `length` bytes is a short one: guard zone, elements in a row, guard zone."""
+    return length <= _SMALL and array.offset == GUARD and _is_contiguous(array)
 
 
 _CHUNK = 1 << 20
@@ -352,6 +368,10 @@ def _fill(arena: memoryview, array: Descriptor, value: Array | Written, pattern:
         for (row, inner), part in zip(_rows(arena, array), value, strict=True):
             _fill(row, inner, part, pattern)
         return
+    if not isinstance(value, Written) and _is_small(array, len(arena)) and value.nbytes == len(arena) - 2 * GUARD:
+        ring = _GUARDS[pattern]
+        arena[:] = b"".join((ring, value.tobytes(), ring))
+        return
     target, together = _view(arena, array), _is_contiguous(array)
     if together:
         _ring(arena, array, pattern)
@@ -368,7 +388,13 @@ def _fill(arena: memoryview, array: Descriptor, value: Array | Written, pattern:
 
 def poisoned(array: Array | Written, which: int) -> Array:
     """What an output or a workspace holds before the call: NaN first, then something huge (integers: two patterns)."""
-    return np.broadcast_to(_poison(array.dtype, which), array.shape)
+    return _poison_of(array.dtype, array.shape, which)
+
+
+@lru_cache(1 << 8)
+def _poison_of(dtype: np.dtype[Any], shape: tuple[int, ...], which: int) -> Array:
+    """Takes one element's room, and cannot be written."""
+    return np.broadcast_to(_poison(dtype, which), shape)
 
 
 def _poison(dtype: np.dtype[Any], which: int) -> Array:

@@ -153,6 +153,8 @@ def same_bytes(a: Array, b: Array) -> bool:
     """Whether two arrays have one shape and type, and the same bits throughout; large ones in several threads."""
     if a.shape != b.shape or a.dtype != b.dtype:
         return False
+    if a.size <= _SMALL:
+        return a.tobytes() == b.tobytes()
     if not (a.flags.c_contiguous and b.flags.c_contiguous):
         return bool(np.array_equal(bits_of(a), bits_of(b)))
     one, other = _words(a), _words(b)

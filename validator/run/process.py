@@ -60,6 +60,9 @@ class Process:
             theirs.close()
         self._socket.setblocking(False)
         os.set_blocking(self._stdout.fileno(), False)
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._socket, selectors.EVENT_READ)
+        self._selector.register(self._stdout, selectors.EVENT_READ)
 
     @property
     def alive(self) -> bool:
@@ -75,6 +78,7 @@ class Process:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
+        self._selector.close()
         self._stdout.close()
         self._socket.close()
         self.quarters.remove()
@@ -105,29 +109,27 @@ class Process:
 
     def _pump(self, exchange: Exchange, end: float, seconds: float) -> Reply:
         """Move bytes until the exchange is complete (`OK`) or something ends it."""
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._socket, exchange.wants)
-            selector.register(self._stdout, selectors.EVENT_READ)
-            while True:
-                left = end - time.monotonic()
-                if left <= 0:
-                    return Reply(Outcome.HANG, detail=f"no answer within {seconds:g} s")
-                for key, events in selector.select(left):
-                    if key.fileobj is self._stdout:
-                        if not self._drain():
-                            selector.unregister(key.fileobj)
-                        if self._output > self._limits.output:
-                            return Reply(Outcome.FLOOD, detail=f"more than {self._limits.output} bytes of output")
-                        continue
-                    try:
-                        if exchange.step(events):
-                            return Reply(Outcome.OK)
-                    except (BrokenPipeError, ConnectionResetError, EOFError):
-                        return self._ended()
-                    except ProtocolError as error:
-                        return Reply(Outcome.PROTOCOL, detail=str(error))
-                    if selector.get_key(self._socket).events != exchange.wants:
-                        selector.modify(self._socket, exchange.wants)
+        selector = self._selector
+        while True:
+            if selector.get_key(self._socket).events != exchange.wants:
+                selector.modify(self._socket, exchange.wants)
+            left = end - time.monotonic()
+            if left <= 0:
+                return Reply(Outcome.HANG, detail=f"no answer within {seconds:g} s")
+            for key, events in selector.select(left):
+                if key.fileobj is self._stdout:
+                    if not self._drain():
+                        selector.unregister(key.fileobj)
+                    if self._output > self._limits.output:
+                        return Reply(Outcome.FLOOD, detail=f"more than {self._limits.output} bytes of output")
+                    continue
+                try:
+                    if exchange.step(events):
+                        return Reply(Outcome.OK)
+                except (BrokenPipeError, ConnectionResetError, EOFError):
+                    return self._ended()
+                except ProtocolError as error:
+                    return Reply(Outcome.PROTOCOL, detail=str(error))
 
     def _drain(self) -> bool:
         """Take what stands on its streams; False at their end."""
