@@ -91,3 +91,20 @@ def test_an_attribute_that_relatives_or_strangers_may_set(imported: str, files: 
 )
 def test_what_a_definition_or_its_place_may_do(base: str, head: str) -> None:
     assert not _proven(_prove(base, head, other="LIMIT = 1\nbegin()\n"))
+
+
+NEW = "def fast(x):\n    return x\n"
+
+
+@pytest.mark.parametrize(
+    ("asking", "proven"),
+    [
+        ("try:\n    from a import fast\nexcept ImportError:\n    fast = None\n", False),
+        ("def g():\n    from a import fast as f\n    return f\n", False),
+        ("from b import fast\n", True),
+        ("from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from a import fast\n", True),
+        ("from a import k\n# fast\n", True),
+    ],
+)
+def test_a_name_that_the_base_asks_this_module_for(asking: str, proven: bool) -> None:
+    assert _proven(_prove("def k(): ...\n", f"def k(): ...\n{NEW}", asks=asking, b=NEW)) is proven

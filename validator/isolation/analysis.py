@@ -11,6 +11,7 @@ from functools import cache, cached_property
 from validator.change.model import ChangeStatus, FileChange, MissingFile
 from validator.globs import matches
 from validator.isolation.additions import Addition, additions
+from validator.isolation.awaited import Awaited, awaited
 from validator.isolation.blast.imports import imports_of
 from validator.isolation.blast.radius import Radius, graph_of, measure, target_path
 from validator.isolation.dispatch import Choice, choices
@@ -124,6 +125,12 @@ class Analysis:
         while found := {p for p in left if not importers[p] or any(loads(i, p) for i in importers[p])}:
             left -= found
         return frozenset(left)
+
+    @cached_property
+    def awaited(self) -> tuple[Awaited, ...]:
+        """New modules, shared or isolated, that the base already asks for."""
+        new = [p for p in (*self.own, *self.added) if p not in self.base]
+        return tuple(awaited(self.base, self.head, new, self.is_test))
 
     def _named_at_base(self, path: str) -> bool:
         return bool(self.base.mentions(self.head.module_name(path).rpartition(".")[2]))

@@ -148,7 +148,8 @@ def _off_path(context: StageContext, analysis: Analysis) -> StageResult:
 
 def _unparsed(analysis: Analysis) -> tuple[str, ...]:
     """Own files of which what they do when they are loaded, or who loads them, is not known."""
-    found = [*not_evaluated.walked(analysis), *not_evaluated.shadowing(analysis)]
+    rules = (not_evaluated.walked, not_evaluated.shadowing, not_evaluated.expected)
+    found = [f for rule in rules for f in rule(analysis)]
     return (*(p for p in analysis.own if analysis.head.parse(p).module is None), *(f.where.path for f in found))
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from validator.isolation.blast.imports import imports_of
+from validator.isolation.blast.imports import When, imports_of, scan
 from validator.isolation.blast.radius import target_path
 from validator.isolation.offpath.constants import name_of
 from validator.isolation.offpath.kinds import Class, External, Kinds
@@ -171,10 +171,20 @@ class Lookups:
             match = re.search(rb"\b(?:getattr|hasattr)\([^\n]*[\"']" + re.escape(name.encode()) + rb"[\"']", data)
             if match:
                 return Found(f"shared code looks up `{name}` by name", f"{path}:{_line(data, match.start())}")
+            line = self._imported_in(path, name)
+            if line is not None:
+                return Found(f"shared code imports `{name}`, which this module did not have", f"{path}:{line}")
         if not name.startswith("_"):
             for path, line in self._star_imports:
                 return Found(f"`{path}` takes every name of this module", f"{path}:{line}")
         return None
+
+    def _imported_in(self, path: str, name: str) -> int | None:
+        """Line on which a file of the base takes the name from this module, as `try: from engine.a import fast`."""
+        if not any(name in found.names for found in scan(self.base.data(path))):
+            return None
+        taken = (i for i in imports_of(self.base, path) if i.name == name and i.when is not When.TYPE_CHECKING)
+        return next((i.line for i in taken if target_path(self.base, i) == self.old), None)
 
     @cached_property
     def _star_imports(self) -> tuple[tuple[str, int], ...]:

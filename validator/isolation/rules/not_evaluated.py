@@ -21,7 +21,7 @@ from validator.rule import Rule
 from validator.stage import StageContext
 from validator.verdict.model import Finding, Severity
 
-__all__ = ["RULE", "check", "shadowing", "walked"]
+__all__ = ["RULE", "check", "expected", "shadowing", "walked"]
 
 RULE = Rule("isolation/not-evaluated", "shared file that could not be evaluated", Severity.UNPROVEN)
 
@@ -45,6 +45,7 @@ def check(context: StageContext) -> Iterator[Finding]:
         )  # fmt: skip
     yield from walked(analysis)
     yield from shadowing(analysis)
+    yield from expected(analysis)
     for path in sorted(analysis.own):
         source = analysis.head.parse(path)
         if source.module is None:
@@ -71,6 +72,13 @@ def walked(analysis: Analysis) -> Iterator[Finding]:
             line = data.count(b"\n", 0, match.start()) + 1 if match else 1
             what = f"{walker}:{line} loads modules by looking for files: whether it finds {found} was not worked out"
             yield finding(RULE, found, what, identity=(walker,))
+
+
+def expected(analysis: Analysis) -> Iterator[Finding]:
+    """New modules, shared or isolated, that the base already asks for: an optional import that failed until now."""
+    for found in analysis.awaited:
+        what = f"{found.asked_by}:{found.line} asks for `{found.name}`, which only the head has: what it does then"
+        yield finding(RULE, found.path, f"{what} was not worked out", identity=(found.asked_by, found.name))
 
 
 def shadowing(analysis: Analysis) -> Iterator[Finding]:

@@ -1,0 +1,58 @@
+"""Modules that the base asks for and only the head has: an optional import that failed until now takes its branch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.isolation_case import context_of, honest
+from tests.support.repository import Node
+from validator.isolation.analysis import Analysis
+from validator.isolation.rules import not_evaluated
+
+NEW = {b"engine/fast.py": b"def run(x):\n    return x\n"}
+K3 = "engine.models.k3_fused"
+
+
+def _asked(asking: str, folder: Path, at: bytes = b"engine/asks.py") -> list[tuple[str, str, int]]:
+    base, good = honest()
+    shared = {at: Node(asking.encode())}
+    new = {path: Node(text) for path, text in NEW.items()}
+    analysis = Analysis(context_of(base | shared, good | shared | new, folder))
+    found = [(a.name, a.asked_by, a.line) for a in analysis.awaited]
+    assert len(list(not_evaluated.expected(analysis))) == len(found)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("asking", "name", "line"),
+    [
+        ("try:\n    from engine.fast import run\nexcept ImportError:\n    run = None\n", "engine.fast", 2),
+        ("try:\n    from . import fast\nexcept ImportError:\n    fast = None\n", "engine.fast", 2),
+        ("def f():\n    import engine.fast as e\n    return e\n", "engine.fast", 2),
+        ("import importlib.util as u\nHAS = u.find_spec('engine.fast') is not None\n", "engine.fast", 2),
+        (f"import importlib\n\n\ndef f():\n    return importlib.import_module('{K3}.executor')\n", K3, 5),
+        (f"def f():\n    try:\n        from {K3} import executor\n    except ImportError:\n        pass\n", K3, 3),
+    ],
+)
+def test_the_base_asks_for_what_the_head_brings(asking: str, name: str, line: int, tmp_path: Path) -> None:
+    assert _asked(asking, tmp_path) == [(name, "engine/asks.py", line)]
+
+
+@pytest.mark.parametrize(
+    "asking",
+    [
+        "import engine.layers.norm as fast\n",
+        "from other import fast\nfrom engine.fast_one import run\n",
+        "# from engine.fast import run\nMODE = 'fast'\n",
+        '"""Tell `engine.fast` from others."""\n',
+        "from typing import TYPE_CHECKING\n\nif TYPE_CHECKING:\n    from engine.fast import run\n",
+    ],
+)
+def test_the_base_asks_for_something_else(asking: str, tmp_path: Path) -> None:
+    assert _asked(asking, tmp_path) == []
+
+
+def test_tests_may_ask(tmp_path: Path) -> None:
+    assert _asked("import engine.fast\n", tmp_path, b"tests/test_fast.py") == []
