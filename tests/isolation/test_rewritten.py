@@ -48,6 +48,22 @@ def test_small_pairs_that_look_alike(name: str) -> None:
     assert not _proven(_prove(IMPORTS + pair["head"], IMPORTS + pair["base"]))
 
 
+@pytest.mark.parametrize(
+    ("done", "proven"),
+    [
+        ("warnings.warn('slow', stacklevel=2)", False),
+        ("use(inspect.currentframe().f_back)", False),
+        ("use(inspect.stack())", False),
+        ("use(sys._getframe(1))", False),
+        ("use(torch.stack(x), level=2)", True),
+    ],
+)
+def test_a_helper_that_looks_at_who_called_it(done: str, proven: bool) -> None:
+    above = "import inspect\nimport sys\nimport warnings\nimport torch\nfrom ext import use\n"
+    inner = f"(x):\n    {done}\n    return x\n"
+    assert _proven(_prove(f"{above}def g{inner}", f"{above}def g(x):\n    return _g(x)\ndef _g{inner}")) is proven
+
+
 def test_what_was_taken_for_equal_is_listed() -> None:
     proof = _prove(BASES["layer"], CASES["layer"]["same"]["helper extraction function"])
     assert [r.what for r in proof.residue if r.kind is Kind.REWRITTEN] == [

@@ -46,6 +46,8 @@ def _with(text: str, imported: str = "", more: str = "") -> str:
 
 def test_the_control_is_proven() -> None:
     assert _proven(_prove(_with(BASE), _with(HEAD), other="class Other:\n    def f(self):\n        self.run = 1\n"))
+    named = "def attach(o, k):\n    setattr(o, f'walk_{k}', 1)\n    setattr(o, f'{k}_run', 1)\n    vars(o).update(rerun=1)\n"
+    assert _proven(_prove(_with(BASE), _with(HEAD), other=named))
     above = "class Above:\n    def warm(self):\n        self.rerun = start()\n"
     assert _proven(_prove(_with(BASE, "from p import Above"), _with(HEAD, "from p import Above"), p=above))
 
@@ -66,6 +68,10 @@ STORES = "\n    def warm(self):\n        self.run = start()\n"
         ("", {"p": "from a import Layer\nclass Sub(Layer): ...\n", "q": f"from p import Sub\nclass Low(Sub):{STORES}"}),
         ("", {"p": "from a import Layer as L\nclass Sub(L):\n    run = 3\n"}),
         ("", {"p": "def attach(self):\n    self.run = start()\n"}),
+        ("", {"p": "def attach(o, v):\n    o.__dict__.update(run=v)\n"}),
+        ("", {"p": "def attach(o, k, v):\n    setattr(o, f'ru{k}', v)\n"}),
+        ("", {"p": "def attach(o, k, v):\n    setattr(o, 'ru' + k, v)\n"}),
+        ("", {"p": "def attach(o, k, v):\n    setattr(o, f'{k}un', v)\n"}),
         ("", {"p": "def attach(layers):\n    for layers[0].run in x: ...\n"}),
     ],
 )

@@ -12,6 +12,7 @@ import warnings
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from validator.change.model import FileKind, MissingFile, Tree, read_many
@@ -164,6 +165,13 @@ class Corpus:
                 at = everything.find(needle, at + 1)
 
 
+_SET_BY_PARTS = re.compile(
+    rb"\bsetattr\([^\n]*?,\s*(?:f[\"'](?P<begins>\w+)\{|[\"'](?P<first>\w+)[\"']\s*[+%]"
+    rb"|f[\"'][^\"'\n]*\}(?P<ends>\w+)[\"'])"
+)
+"""`setattr(x, f"scale_{kind}", …)`, `"scale_" + kind`, `f"{kind}_scale"`."""
+
+
 class Sources:
     """The `.py` files of a tree, each read and parsed at most once."""
 
@@ -255,6 +263,13 @@ class Sources:
             self.learnt = True
             self._properties = {name: tuple(paths) for name, paths in found.items()}
         return self._properties
+
+    @cached_property
+    def set_by_parts(self) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
+        """What names that `setattr` puts together begin with, and what they end with."""
+        found = [m for p in self.mentions("setattr") for m in _SET_BY_PARTS.finditer(self.data(p))]
+        beginnings = {m["begins"] or m["first"] for m in found if not m["ends"]}
+        return tuple(sorted(beginnings)), tuple(sorted({m["ends"] for m in found if m["ends"]}))
 
     def defines(self, name: str) -> int:
         """How many functions of this name there are outside the isolated paths."""

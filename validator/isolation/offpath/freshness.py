@@ -32,8 +32,21 @@ def _scope_of_fact(head: Sources, base: Sources, path: str, class_name: str, nam
     scope = "any" if not base.knows(name, path) else ""
     if not scope and class_name and _is_new_to_class(head, base, path, class_name, name):
         scope = "set" if _is_read_by_others(head, base, path, name) else "class"
-    by_name = re.compile(rb"setattr\([^\n]*[\"']" + name.encode() + rb"[\"']")
-    return "" if scope and any(by_name.search(head.data(p)) for p in head.mentions(name)) else scope
+    return "" if scope and _is_set_by_name(head, name) else scope
+
+
+def _is_set_by_name(sources: Sources, name: str) -> bool:
+    """Whether some code sets an attribute of this name through its text, whole or put together, or as a keyword."""
+    word = name.encode()
+    by_name = re.compile(
+        rb"setattr\([^\n]*[\"']" + word + rb"[\"']|(?:__dict__|\bvars\([^)\n]*\))\.update\([^\n]*\b" + word + rb"\s*="
+    )
+    beginnings, endings = sources.set_by_parts
+    return (
+        any(by_name.search(sources.data(p)) for p in sources.mentions(name))
+        or word.startswith(beginnings)
+        or word.endswith(endings)
+    )
 
 
 def _is_read_by_others(head: Sources, base: Sources, path: str, name: str) -> bool:

@@ -20,6 +20,22 @@ __all__ = ["Side", "rewritten"]
 
 _STABLE = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom)
 
+_OF_THE_FRAME = frozenset(
+    {
+        "super",
+        "__class__",
+        "locals",
+        "inspect",
+        "traceback",
+        "currentframe",
+        "_getframe",
+        "f_back",
+        "f_code",
+        "f_lineno",
+    }
+)
+"""What depends on which function it stands in; so does `stacklevel=`."""
+
 
 @dataclass(frozen=True)
 class Side:
@@ -92,10 +108,15 @@ class _Known:
 
 
 def _moves(node: FunctionNode, *, method: bool) -> bool:
-    """Whether the body means the same in another place: no `super`, no mangled names outside the class."""
+    """Whether the body means the same in another place: no `super`, no mangled names outside the class, no look at who
+    called it."""
     for part in (n for s in node.body for n in walk(s)):
         name = getattr(part, "attr", None) or getattr(part, "id", None) or ""
-        if name in ("super", "__class__") or (name.startswith("__") and not name.endswith("__") and not method):
+        if (
+            name in _OF_THE_FRAME
+            or getattr(part, "arg", "") == "stacklevel"
+            or (name.startswith("__") and not name.endswith("__") and not method)
+        ):
             return False
     return not (node.args.vararg or node.args.kwarg)
 
