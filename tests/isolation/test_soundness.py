@@ -46,7 +46,7 @@ def _with(text: str, imported: str = "", more: str = "") -> str:
 
 def test_the_control_is_proven() -> None:
     assert _proven(_prove(_with(BASE), _with(HEAD), other="class Other:\n    def f(self):\n        self.run = 1\n"))
-    named = "def attach(o, k):\n    setattr(o, f'walk_{k}', 1)\n    setattr(o, f'{k}_run', 1)\n    vars(o).update(rerun=1)\n"
+    named = "def f(o, k):\n    setattr(o, f'walk_{k}', 1)\n    setattr(o, f'{k}_run', 1)\n    vars(o).update(rerun=1)\n"
     assert _proven(_prove(_with(BASE), _with(HEAD), other=named))
     above = "class Above:\n    def warm(self):\n        self.rerun = start()\n"
     assert _proven(_prove(_with(BASE, "from p import Above"), _with(HEAD, "from p import Above"), p=above))

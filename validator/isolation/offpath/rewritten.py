@@ -21,18 +21,7 @@ __all__ = ["Side", "rewritten"]
 _STABLE = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom)
 
 _OF_THE_FRAME = frozenset(
-    {
-        "super",
-        "__class__",
-        "locals",
-        "inspect",
-        "traceback",
-        "currentframe",
-        "_getframe",
-        "f_back",
-        "f_code",
-        "f_lineno",
-    }
+    {"super", "__class__", "locals", "inspect", "traceback", "currentframe", "_getframe", "f_back", "f_code"}
 )
 """What depends on which function it stands in; so does `stacklevel=`."""
 
@@ -112,11 +101,9 @@ def _moves(node: FunctionNode, *, method: bool) -> bool:
     called it."""
     for part in (n for s in node.body for n in walk(s)):
         name = getattr(part, "attr", None) or getattr(part, "id", None) or ""
-        if (
-            name in _OF_THE_FRAME
-            or getattr(part, "arg", "") == "stacklevel"
-            or (name.startswith("__") and not name.endswith("__") and not method)
-        ):
+        if name in _OF_THE_FRAME or getattr(part, "arg", "") == "stacklevel":
+            return False
+        if name.startswith("__") and not name.endswith("__") and not method:
             return False
     return not (node.args.vararg or node.args.kwarg)
 
