@@ -30,7 +30,7 @@ def waits_behind(barriers: Barriers, name: Mbarrier) -> list[Event]:
     while fresh and len(found) < len(waits):
         behind = [e for e in _after(flow, fresh) if e.kind in _BARRIERS or e.kind in _ARRIVALS]
         met = {n for e in behind if e.kind in _BARRIERS and e.arrives for n in barriers.names_of.get(e.index, ())}
-        named = {identities.get(e.index) for e in behind if e.kind in _ARRIVALS}
+        named = {identities.get(e.index) for e in behind if e.kind in _ARRIVALS} - barriers.mbarriers.passing_at_first
         # Where other threads meet those that have waited: not at a barrier that stands before the wait.
         others = (e for n in met for e, _ in barriers.named[n] if e.waits and flow.block_of(e.index) not in before)
         fresh = [e for e in (*waits, *others) if e.index not in found and _hands_on(e, identities, named)]

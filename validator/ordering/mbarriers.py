@@ -146,6 +146,16 @@ class Mbarriers:
         value = first_value(self.flow, event.parity, event.index)
         return value is not None and value & 1 == 0
 
+    @cached_property
+    def passing_at_first(self) -> frozenset[Mbarrier]:
+        """mbarriers whose waits all pass at first, with nothing arrived: the "empty" ones of a ring, at parity 1."""
+        odd: dict[Mbarrier, bool] = {}
+        for event in self._events:
+            if event.kind is EventKind.MBARRIER_WAIT and (name := self.identities.get(event.index)) is not None:
+                value = first_value(self.flow, event.parity, event.index) if event.parity is not None else None
+                odd[name] = odd.get(name, True) and value is not None and value & 1 == 1
+        return frozenset(name for name, passes in odd.items() if passes)
+
     def source(self, event: Event, turn: Turn) -> int:
         """Threads whose arrivals and copies order those who wait; 0 when some arrival comes from anywhere."""
         name = self.identities.get(event.index)
@@ -165,6 +175,8 @@ class Mbarriers:
         for arrival in arrivals:
             if arrival.index in ordered:
                 result |= self.masks.executing(arrival)
+            elif self._held(arrival, copies, good):
+                continue
             elif self._spent(arrival, copies, good) or not self._announces(arrival, {e.index for e in arrivals}, good):
                 free.append(arrival)
         if free and not (result and self._too_few(free, self._counts.get(name))):
@@ -173,6 +185,13 @@ class Mbarriers:
             if copy.index in good:
                 result |= self.masks.executing(copy)
         return result
+
+    def _held(self, arrival: Event, copies: list[Event], ordered: set[int]) -> bool:
+        """Whether a phase waits for bytes that only ordered code can bring, whoever announces them."""
+        anywhere = any(e.kind is EventKind.ASYNC_COPY and e.index not in self.identities for e in self._events)
+        announced = self._bytes(arrival) if arrival.announces else None
+        unknown = anywhere or self._announced_apart
+        return bool(announced and copies) and len(ordered) == len(copies) and not unknown
 
     def _spent(self, arrival: Event, copies: list[Event], ordered: set[int]) -> bool:
         """Whether the bytes that an arrival announces are no more than copies bring that stand behind no wait: those

@@ -105,13 +105,44 @@ def _data(facts: Facts) -> list[Touch]:
 
 
 def _bulk_stores(facts: Facts, touch: Touch) -> list[Touch]:
-    """Bulk and tensor stores to global memory from which the flag is reached with no wait for their completion."""
+    """Bulk and tensor stores to global memory that may be incomplete where the flag is raised.
+
+    Who stored knows of it behind its wait; others when they have met that thread at a barrier since.
+    """
     stores = [t for t in facts.touches if t.writes and t.event.group == "bulk"]
-    if not stores:
-        return []
     waits = {e.index for e in facts.events(EventKind.ASYNC_WAIT) if e.group in ("bulk", None) and not e.read_only}
-    before = _backward(facts, touch.index, waits)
-    return [t for t in stores if t.index in before]
+    meetings = {e.index for e in facts.events(EventKind.BARRIER, EventKind.CLUSTER_BARRIER) if e.waits}
+    raising = facts.masks.executing(touch.event)
+    found: list[Touch] = []
+    for store in stores:
+        storing = facts.masks.executing(store.event)
+        incomplete = _forward(facts, store.index, storing, waits)
+        itself = raising & storing and touch.index in incomplete
+        met = (_forward(facts, index, raising, meetings) for index in sorted(meetings & incomplete))
+        if itself or (raising & ~storing and any(touch.index in passed for passed in met)):
+            found.append(store)
+    return found
+
+
+def _forward(facts: Facts, index: int, threads: int, stops: set[int]) -> set[int]:
+    """Events that some of `threads` can come to behind an event without passing one of `stops`; those are the last."""
+    flow = facts.flow
+    found: set[int] = set()
+    stack = [(flow.block_of(index), index + 1)]
+    seen: set[int] = set()
+    while stack:
+        number, first = stack.pop()
+        for event in flow.events_in[number]:
+            if event.index >= first:
+                found.add(event.index)
+                if event.index in stops:
+                    break
+        else:
+            for k, edge in enumerate(flow.blocks[number].successors):
+                if edge.target not in seen and facts.masks.edges[number][k] & threads:
+                    seen.add(edge.target)
+                    stack.append((edge.target, 0))
+    return found
 
 
 def _reaching(facts: Facts, touch: Touch, cleared: set[int], barriers: bool = False) -> list[Touch]:
