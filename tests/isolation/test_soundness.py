@@ -114,3 +114,19 @@ NEW = "def fast(x):\n    return x\n"
 )
 def test_a_name_that_the_base_asks_this_module_for(asking: str, proven: bool) -> None:
     assert _proven(_prove("def k(): ...\n", f"def k(): ...\n{NEW}", asks=asking, b=NEW)) is proven
+
+
+@pytest.mark.parametrize(
+    ("body", "new", "proven"),
+    [
+        ("def g(self): ...\n    v = max(1, 2)\n", "def max(self): ...", False),
+        ("def g(self) -> list[int]: ...\n", "def list(self): ...", False),
+        ("def g(self, x=type): ...\n", "type = None", False),
+        ("def g(self): return max(1, 2)\n", "def max(self): ...", True),
+        ("class In:\n        def g(self): return max(1, 2)\n", "def max(self): ...", True),
+        ("v = max(1, 2)\n", "least = None", True),
+    ],
+)
+def test_a_new_member_and_what_the_class_body_reads(body: str, new: str, proven: bool) -> None:
+    base = f"class K:\n    {body}"
+    assert _proven(_prove(base, base.replace("class K:\n", f"class K:\n    {new}\n"))) is proven

@@ -243,7 +243,8 @@ class Harmless:
         if name.startswith("__") and name.endswith("__"):
             return [self._difference(node, at, f"`{name}` is called by the interpreter, not by name", undecided=True)]
         look = self.lookups
-        other = look.of_the_framework(at.owner, name) or look.closed(at.owner, name) or look.by_computed_name(name)
+        asked = (look.of_the_framework, look.closed, look.in_the_body)
+        other = next((f for ask in asked if (f := ask(at.owner, name))), None) or look.by_computed_name(name)
         if other is not None:
             return [self._found(node, at, other)]
         ancestor = self._overridden(name, at)

@@ -20,7 +20,7 @@ from validator.isolation.offpath.names import decorator_name
 from validator.isolation.offpath.place import Place
 from validator.isolation.offpath.scopes import Scope
 from validator.isolation.source import Sources
-from validator.isolation.syntax import nodes
+from validator.isolation.syntax import nodes, walk
 
 __all__ = ["Found", "Lookups"]
 
@@ -128,12 +128,26 @@ class Lookups:
             return Found(f"`{name}` is a new member of a protocol that is checked at run time", undecided=False)
         return None
 
+    def in_the_body(self, node: ast.ClassDef | None, name: str) -> Found | None:
+        """The class body itself reads the name, which meant something global: `def list(self)` above `-> list[int]`."""
+        old = self._at_base(node)
+        names = (n for part in _evaluated(old) for n in walk(part) if isinstance(n, ast.Name)) if old else ()
+        line = next((n.lineno for n in names if n.id == name), None)
+        if line is None:
+            return None
+        why = f"`{name}` takes the place of a name that the body of `{old.name if old else ''}` reads"
+        return Found(why, f"{self.old}:{line}")
+
+    def _at_base(self, node: ast.ClassDef | None) -> ast.ClassDef | None:
+        """The base's class of the same name."""
+        before = nodes(self.base.parse(self.old).module, ast.ClassDef)
+        return next((c for c in before if node is not None and c.name == node.name), None)
+
     def field_out_of_order(self, node: ast.ClassDef | None, name: str) -> Found | None:
         """A new field of a dataclass that moves others to another position."""
         if node is None or "dataclass" not in map(decorator_name, node.decorator_list):
             return None
-        before = nodes(self.base.parse(self.old).module, ast.ClassDef)
-        old = next((c for c in before if c.name == node.name), None)
+        old = self._at_base(node)
         known = set(_fields(old)) if old else set()
         fields = list(_fields(node))
         if known & set(fields[fields.index(name) + 1 :] if name in fields else ()):
@@ -197,6 +211,17 @@ class Lookups:
 
 def _line(data: bytes, at: int) -> int:
     return data.count(b"\n", 0, at) + 1
+
+
+def _evaluated(node: ast.ClassDef) -> Iterator[ast.AST]:
+    """What is worked out among the names of a class body: not what functions and classes in it do inside."""
+    for item in node.body:
+        if isinstance(item, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield from (*item.decorator_list, item.args, *([item.returns] if item.returns else []))
+        elif isinstance(item, ast.ClassDef):
+            yield from (*item.decorator_list, *item.bases, *item.keywords)
+        else:
+            yield item
 
 
 def _fields(node: ast.ClassDef) -> Iterator[str]:
