@@ -1,4 +1,5 @@
-"""Modules that the base asks for and only the head has: an optional import that failed until now takes its branch."""
+"""Modules that the base asks for and only the head has: an optional import that failed until now takes its branch,
+and what loads the files that it finds finds more."""
 
 from __future__ import annotations
 
@@ -52,6 +53,31 @@ def test_the_base_asks_for_what_the_head_brings(asking: str, name: str, line: in
 )
 def test_the_base_asks_for_something_else(asking: str, tmp_path: Path) -> None:
     assert _asked(asking, tmp_path) == []
+
+
+LOADS = "import importlib, os\nfor f in {how}:\n    importlib.import_module(f'engine.models.{{f}}')\n"
+
+
+@pytest.mark.parametrize(
+    ("asking", "at", "found"),
+    [
+        (LOADS.format(how="os.listdir(HERE)"), b"engine/models/scan.py", True),
+        (LOADS.format(how="HERE.rglob('*.py')"), b"engine/models/scan.py", True),
+        (LOADS.format(how="('llama', 'k3')"), b"engine/models/scan.py", False),
+        (
+            f"import os\nN = os.listdir('w')\n{'# far away' * 200}\n{LOADS.format(how='NAMES')}",
+            b"engine/scan.py",
+            False,
+        ),
+        (LOADS.format(how="os.listdir(HERE)"), b"engine/layers/scan.py", False),
+        ("from pathlib import Path\nW = list(Path('w').glob('*.bin'))\n", b"engine/models/scan.py", False),
+    ],
+)
+def test_code_that_loads_the_files_that_it_finds(asking: str, at: bytes, found: bool, tmp_path: Path) -> None:
+    base, head = honest()
+    shared = {at: Node(asking.encode())}
+    analysis = Analysis(context_of(base | shared, head | shared, tmp_path))
+    assert bool(list(not_evaluated.walked(analysis))) is found
 
 
 def test_tests_may_ask(tmp_path: Path) -> None:

@@ -57,21 +57,30 @@ def check(context: StageContext) -> Iterator[Finding]:
 _FINDERS = re.compile(rb"\b(iter_modules|walk_packages|listdir|scandir|glob|iterdir|import_module|__import__)\b")
 
 
-_WALKERS = re.compile(rb"\b(?:iter_modules|walk_packages)\b")
+_WALKERS = re.compile(
+    rb"\b(?:iter_modules|walk_packages)\b"
+    rb"|\b(?:listdir|scandir|iterdir|r?glob|os\.walk)\([\s\S]{0,1000}?"
+    rb"\b(?:import_module|__import__|spec_from_file_location)\("
+)
+"""Code that loads modules that it finds: a list of files, and within some lines of it modules are loaded by name."""
 
 
 def walked(analysis: Analysis) -> Iterator[Finding]:
     """Shared code that loads whatever modules it finds around the isolated package."""
-    words = {p for word in ("iter_modules", "walk_packages") for p in analysis.base.mentions(word)}
-    for walker in sorted(words):
+    words = ("iter_modules", "walk_packages", "import_module", "__import__", "spec_from_file_location")
+    for walker in sorted({p for word in words for p in analysis.base.mentions(word)}):
         folder = walker.rpartition("/")[0]
         found = next((p for p in sorted(analysis.own) if p.startswith(f"{folder}/")), None) if folder else None
-        if found is not None and not analysis.is_test(walker):
-            data = analysis.base.data(walker)
-            match = _WALKERS.search(data)
-            line = data.count(b"\n", 0, match.start()) + 1 if match else 1
+        line = _walk(analysis.base.data(walker)) if found and not analysis.is_test(walker) else None
+        if found is not None and line is not None:
             what = f"{walker}:{line} loads modules by looking for files: whether it finds {found} was not worked out"
             yield finding(RULE, found, what, identity=(walker,))
+
+
+def _walk(data: bytes) -> int | None:
+    """Line on which a file looks for modules that it loads."""
+    match = _WALKERS.search(data)
+    return data.count(b"\n", 0, match.start()) + 1 if match else None
 
 
 def expected(analysis: Analysis) -> Iterator[Finding]:
