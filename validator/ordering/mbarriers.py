@@ -189,14 +189,14 @@ class Mbarriers:
     def _held(self, arrival: Event, copies: list[Event], ordered: set[int]) -> bool:
         """Whether a phase waits for bytes that only ordered code can bring, whoever announces them."""
         anywhere = any(e.kind is EventKind.ASYNC_COPY and e.index not in self.identities for e in self._events)
-        announced = self._bytes(arrival) if arrival.announces else None
+        announced = self.bytes_of(arrival) if arrival.announces else None
         unknown = anywhere or self._announced_apart
         return bool(announced and copies) and len(ordered) == len(copies) and not unknown
 
     def _spent(self, arrival: Event, copies: list[Event], ordered: set[int]) -> bool:
         """Whether the bytes that an arrival announces are no more than copies bring that stand behind no wait: those
         that follow it in the text, up to the next arrival."""
-        announced = self._bytes(arrival)
+        announced = self.bytes_of(arrival)
         if announced is None:
             return False
         brought = 0
@@ -207,7 +207,7 @@ class Mbarriers:
             if event.kind is EventKind.MBARRIER_ARRIVE:
                 break
             if event.index in by_index and event.index not in ordered:
-                size = self._bytes(event)
+                size = self.bytes_of(event)
                 if size is None:
                     return False
                 brought += size
@@ -224,13 +224,13 @@ class Mbarriers:
             announcing = [a for a in arrivals if a.announces]
             if len(announcing) != 1 or self._announced_apart:
                 continue
-            announced = self._bytes(announcing[0])
+            announced = self.bytes_of(announcing[0])
             near = [c for c in copies if c.index in local and self._surely_follows(c, announcing[0])]
-            if announced is not None and announced < sum(self._bytes(c) or 0 for c in near):
+            if announced is not None and announced < sum(self.bytes_of(c) or 0 for c in near):
                 result |= {copy.index for copy in near}
         return frozenset(result)
 
-    def _bytes(self, event: Event) -> int | None:
+    def bytes_of(self, event: Event) -> int | None:
         """Bytes that an arrival announces or a copy brings; None where that is not one known number."""
         return None if event.amount is None else self._executed(event.amount, event.index, 0)
 

@@ -7,7 +7,7 @@ Bad:  `sm[t] = v; __syncthreads(); if (t == 0) bulk_store(out, sm);`
 Good: `sm[t] = v; fence.proxy.async.shared::cta; __syncthreads(); if (t == 0) bulk_store(out, sm);`
 
 A bulk or tensor copy into memory that plain stores filled before needs the same fence, or the stores may land on top
-of it. That is a warning: the stores may be known to be done in another way.
+of it. That is a warning where a run decides how many bytes are copied: the stores may clear what lies behind them.
 
 Bad:  `sm[t] = 0; __syncthreads(); if (t == 0) bulk_load(sm, in);`
 Good: `sm[t] = 0; fence.proxy.async.shared::cta; __syncthreads(); if (t == 0) bulk_load(sm, in);`
@@ -62,7 +62,9 @@ def check(facts: Facts) -> Iterable[Finding]:
             if bad:
                 key = repr(copy.region), "overwritten"
                 text = "with no fence.proxy.async between: the stores may land on top of it"
-                yield _finding(facts, copy.event, bad[0].event, "fills", text, key, Severity.ERROR)
+                at_run_time = copy.event.amount is not None and facts.barriers.mbarriers.bytes_of(copy.event) is None
+                severity = Severity.WARNING if at_run_time else Severity.ERROR
+                yield _finding(facts, copy.event, bad[0].event, "fills", text, key, severity)
 
 
 def _finding(
