@@ -29,6 +29,7 @@ NOT_REACHED = {
     "bad-flag-set-without-wait": "what it publishes is another launch's: wrong only for a third one",
     "bad-phase-of-one-arrival": "that the first copy lands before the second is announced is not drawn",
     "bad-waits-where-the-caller-may-say-so": "the two numbers that the contract leaves open are tried as one",
+    "bad-bulk-store-published-before-meeting": "nobody in the launch reads what it publishes",
     "bad-published-when-source-is-read": "nobody in the launch reads what it publishes",
     "bad-texture-fetch-hoisted": "textures are not executed",
     "bad-wait-depends-on-data": "the data that skips the wait is not drawn",
