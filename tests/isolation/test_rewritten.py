@@ -64,6 +64,12 @@ def test_a_helper_that_looks_at_who_called_it(done: str, proven: bool) -> None:
     assert _proven(_prove(f"{above}def g{inner}", f"{above}def g(x):\n    return _g(x)\ndef _g{inner}")) is proven
 
 
+@pytest.mark.parametrize(("decorator", "proven"), [("torch.jit.script", False), ("torch.no_grad()", True)])
+def test_a_decorator_that_compiles_the_source(decorator: str, proven: bool) -> None:
+    above = f"import torch\n@{decorator}\ndef g(x):\n    "
+    assert _proven(_prove(f"{above}return x + 1\n", f"{above}y = x + 1\n    return y\n")) is proven
+
+
 def test_what_was_taken_for_equal_is_listed() -> None:
     proof = _prove(BASES["layer"], CASES["layer"]["same"]["helper extraction function"])
     assert [r.what for r in proof.residue if r.kind is Kind.REWRITTEN] == [

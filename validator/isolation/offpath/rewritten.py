@@ -11,7 +11,7 @@ from functools import cached_property
 
 from validator.isolation.offpath.canonical import canonical
 from validator.isolation.offpath.compare import Kind, Residue
-from validator.isolation.offpath.names import Names
+from validator.isolation.offpath.names import Names, decorator_name
 from validator.isolation.offpath.nodes import is_stub, with_fields
 from validator.isolation.offpath.scopes import FunctionNode
 from validator.isolation.syntax import functions, nodes, walk
@@ -24,6 +24,9 @@ _OF_THE_FRAME = frozenset(
     {"super", "__class__", "locals", "inspect", "traceback", "currentframe", "_getframe", "f_back", "f_code"}
 )
 """What depends on which function it stands in; so does `stacklevel=`."""
+
+_COMPILERS = frozenset({"jit", "njit", "script", "script_if_tracing", "kernel"})
+"""Decorators that read a function's source and make another program of it: torch.jit, numba, Triton, CuTe."""
 
 
 @dataclass(frozen=True)
@@ -114,6 +117,8 @@ def rewritten(base: Side, head: Side) -> tuple[list[ast.stmt], list[Residue]]:
     residue: list[Residue] = []
     for name, new in head.functions.items():
         old = base.functions.get(name)
+        if not _COMPILERS.isdisjoint(map(decorator_name, new.decorator_list)):
+            continue
         if old is None or is_stub(new) or is_stub(old) or ast.dump(old) == ast.dump(new):
             continue
         owner = name.rpartition(".")[0]
