@@ -6,6 +6,7 @@ become regions whose true contents may be late.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -16,7 +17,7 @@ from validator.emulate.hazard import Hazard, HazardKind
 from validator.emulate.lateness import Lateness, StepSays, lateness_of
 from validator.emulate.layout import FIRST_BUFFER, WINDOW_MIDDLE
 from validator.emulate.machine import Memory, Shape
-from validator.emulate.memory import POISON, WINDOW_BITS, Region
+from validator.emulate.memory import POISON, SHARED_NAME, WINDOW_BITS, Region
 from validator.emulate.tensor_map import TensorMap
 from validator.gpu.launch import Buffer, Launchable, NotLaunchable, Recipe, pack, plan_launch
 from validator.gpu.tensormap import BYTES as MAP_BYTES
@@ -43,6 +44,7 @@ _OF_VALUES = (
 """Hazards that numbers which nobody would pass can make."""
 _OF_CONTENTS = (HazardKind.LIVELOCK, HazardKind.DEADLOCK)
 """Hazards that what a workspace holds at first can make: counters that begin at another number."""
+_LEAST_SHARED, _AMPLE_SHARED, _ALL_SHARED = 4096, 160 << 10, 16 << 20
 _HIDDEN = 2
 """Parameters that Triton appends and a contract does not list."""
 
@@ -90,8 +92,11 @@ class Prepared:
         said = ((b.name, b.role, b.guarded_by) for b in self.launchable.buffers)
         return lateness_of(said, self.shape.pdl, self.step)
 
-    def assumed(self, hazard: Hazard) -> str:
-        """What of the launch was made up and bears on a hazard."""
+    def assumed(self, hazard: Hazard, dynamic: bool = False) -> str:
+        """What of the launch was made up and bears on a hazard. `dynamic`: the kernel has dynamic shared memory."""
+        made_up = dynamic and self.contract.launch.shared is None
+        if made_up and hazard.kind in _OF_EXTENT and hazard.memory == SHARED_NAME:
+            return "the contract gives no `shared` (bytes of dynamic shared memory) in `launch`"
         buffers = {b.name: b for b in self.launchable.buffers}
         if hazard.kind in _OF_EXTENT and hazard.memory in buffers and not buffers[hazard.memory].extent:
             return f"the contract gives no shape for {hazard.memory!r}"
@@ -217,12 +222,19 @@ def prepare(
         return plan
     how = plan.launch
     cluster = how.cluster or three(directives.get("reqnctapercluster")) or (1, 1, 1)
-    shape = Shape(grid or how.grid, program.block_size or block or how.block, cluster, how.shared, how.pdl)
+    grid = grid or how.grid
+    shared = how.shared if contract.launch.shared is not None else _made_up_shared(math.prod(grid))
+    shape = Shape(grid, program.block_size or block or how.block, cluster, shared, how.pdl)
     wrong = check_shape(shape, program)
     if wrong:
         return NotLaunchable(wrong)
     inplace = frozenset(name for name, (_, values) in contract.values.items() if values.inplace)
     return Prepared(shape, plan, contract, inplace)
+
+
+def _made_up_shared(ctas: int) -> int:
+    """Bytes of dynamic shared memory for each CTA of a launch that nobody gave any: ample, and bounded in all."""
+    return max(_LEAST_SHARED, min(_AMPLE_SHARED, _ALL_SHARED // ctas))
 
 
 def three(sizes: tuple[int, ...] | None) -> tuple[int, int, int] | None:

@@ -49,6 +49,11 @@ class Layout:
     const_size: int = 0
     initial: Mapping[str, bytes] = field(default_factory=dict)
 
+    @property
+    def has_dynamic(self) -> bool:
+        """Whether the kernel has shared memory whose bytes the launch says."""
+        return any(size == 0 for _, size in self.shared.values())
+
     def address(self, space: Space, name: str) -> int | None:
         """Address in its own space, global ones whole."""
         table = {Space.SHARED: self.shared, Space.LOCAL: self.local, Space.CONST: self.const}.get(space, self.globals)

@@ -22,7 +22,7 @@ from validator.emulate.hazard import Hazard, HazardKind, Hazards, Place
 from validator.emulate.lanes import Array, Lanes
 from validator.emulate.lent import Lent
 from validator.emulate.mbarrier import Mbarriers
-from validator.emulate.memory import OTHER_POISON, WINDOW_BITS, Region
+from validator.emulate.memory import OTHER_POISON, SHARED_NAME, WINDOW_BITS, Region
 from validator.emulate.published import Published
 from validator.emulate.special import special_row
 from validator.emulate.story import Story
@@ -141,7 +141,7 @@ class Machine:
         self.memory = memory
         self.globals: dict[int, Region] = {r.base >> WINDOW_BITS: r for r in memory.buffers}
         self._module_variables()
-        self.shared = self._partitioned("shared memory", Space.SHARED, self._shared_end(), self.ctas)
+        self.shared = self._partitioned(SHARED_NAME, Space.SHARED, self._shared_end(), self.ctas)
         self.local = self._partitioned("local memory", Space.LOCAL, code.layout.local_size, total)
         if not plan.friendly:
             # Reads of it are not checked: what nobody wrote shows where it reaches a result.
@@ -194,8 +194,8 @@ class Machine:
     def _shared_end(self) -> int:
         layout = self.code.layout
         # What a launch brings is there for a kernel that has dynamic shared memory; else its own end counts.
-        dynamic = any(size == 0 for _, size in layout.shared.values())
-        return layout.dynamic + self.shape.shared if dynamic and self.shape.shared else layout.shared_size
+        brought = layout.has_dynamic and self.shape.shared
+        return layout.dynamic + self.shape.shared if brought else layout.shared_size
 
     def _partitioned(self, name: str, space: Space, size: int, parts: int) -> Region:
         stride = max(-(-size // 128) * 128, 16)

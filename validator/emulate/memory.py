@@ -19,6 +19,7 @@ __all__ = [
     "CONST_WINDOW",
     "LOCAL_WINDOW",
     "PARAM_WINDOW",
+    "SHARED_NAME",
     "SHARED_WINDOW",
     "WINDOW_BITS",
     "Region",
@@ -28,6 +29,7 @@ __all__ = [
 
 WINDOW_BITS = 36
 LOCAL_WINDOW, SHARED_WINDOW, PARAM_WINDOW, CONST_WINDOW = (n << WINDOW_BITS for n in (0x701, 0x702, 0x703, 0x704))
+SHARED_NAME = "shared memory"
 RANK_SHIFT = 24
 """A shared::cluster address: CTA rank plus one, then the offset; 0 there is the CTA's own."""
 POISON = 0xFF

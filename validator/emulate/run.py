@@ -77,7 +77,7 @@ def execute(
         stopped = told if where in told else f"{told} {where}"
     outcome = outcome_of(machine, prepared.written, stopped)
     for hazard in outcome.hazards:
-        hazard.assumed = prepared.assumed(hazard)
+        hazard.assumed = prepared.assumed(hazard, code.layout.has_dynamic)
     return outcome
 
 
