@@ -15,6 +15,7 @@ from typing import Any
 
 from validator.isolation.offpath.aliases import alias_of
 from validator.isolation.offpath.constants import constant, empty_display, is_constant, value_of
+from validator.isolation.offpath.enums import member_of
 from validator.isolation.offpath.idle import idle_in
 from validator.isolation.offpath.names import Names
 from validator.isolation.offpath.notes import Idle
@@ -139,6 +140,8 @@ class _Search:
             hidden = any(self.names.binds(store.path, kind) for kind in ("dict", "list", "set", "frozenset"))
             used = self.scopes.get((store.path, store.class_name, store.name)) == "set"
             return None if hidden or used else empty
+        if store.class_name and member_of(self.names, store.path, store.value) is not None:
+            return store.value
         return alias_of(world, store)
 
     def shrink(self, world: World) -> bool:

@@ -22,6 +22,7 @@ from validator.isolation.offpath.constants import (
     truth,
     value_of,
 )
+from validator.isolation.offpath.enums import compared
 from validator.isolation.offpath.matching import never_none
 from validator.isolation.offpath.place import Place
 from validator.isolation.offpath.scopes import Scope, parameters
@@ -208,6 +209,8 @@ class Reducer:
                     self._note_display(right)
                     return constant(holds(table, node.left) is isinstance(op, ast.In), node)
                 value = compare(value_of(node.left), op, _members(right)) if _both(node.left, op, right) else UNKNOWN
+                if value is UNKNOWN:
+                    value = compared(self.world.names, self.place, node.left, op, right)
                 if value is UNKNOWN and isinstance(op, ast.In | ast.NotIn) and self._holds_nothing(right):
                     value = isinstance(op, ast.NotIn) if self.pure(node.left) else UNKNOWN
                     self.world.note(node.left, self.place)

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from validator.isolation.offpath.constants import name_of
 from validator.isolation.syntax import parts
 
 __all__ = ["Store", "stores"]
@@ -20,7 +21,7 @@ class Store:
     """Class whose `self` (or body) it goes through; empty: some other object."""
     name: str
     value: ast.expr | None
-    """None: not a plain assignment (`+=`, `del`, a loop target, `setattr`)."""
+    """None: not a plain assignment (`+=`, `del`, a loop target, `setattr`), or one whose value is not what is kept."""
     line: int
 
 
@@ -39,12 +40,18 @@ def stores(path: str, body: list[ast.stmt], class_name: str = "", self_name: str
                 yield from stores(path, inner.body, class_name, self_name)
 
 
+def _is_remade(node: ast.ClassDef) -> bool:
+    """Whether what stands in the body is not what the class has: members of enumerations, metaclasses."""
+    return bool(node.keywords) or any(name_of(base).endswith(("Enum", "Flag")) for base in node.bases)
+
+
 def _class_stores(path: str, node: ast.ClassDef) -> Iterator[Store]:
+    remade = _is_remade(node)
     for item in node.body:
         if isinstance(item, ast.Assign | ast.AnnAssign) and item.value is not None:
             for target in item.targets if isinstance(item, ast.Assign) else [item.target]:
                 if isinstance(target, ast.Name):
-                    yield Store(path, node.name, target.id, item.value, item.lineno)
+                    yield Store(path, node.name, target.id, None if remade else item.value, item.lineno)
         elif isinstance(item, ast.FunctionDef | ast.AsyncFunctionDef):
             positional = [*item.args.posonlyargs, *item.args.args]
             yield from stores(path, item.body, node.name, positional[0].arg if positional else "")

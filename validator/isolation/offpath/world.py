@@ -239,10 +239,13 @@ class World:
         return empty_display(fact)
 
     def alias(self, node: ast.Attribute, place: Place) -> ast.expr | None:
-        """What an attribute of the method's own object is another name for."""
+        """What an attribute of the method's own object is another name for: another attribute, a member of an enum."""
         fact = self._fact(node, place) if self._of_own(node, place) else None
         if not isinstance(fact, ast.Attribute) or name_of(node.value) != place.self_name:
             return None
+        owner = name_of(fact.value)
+        if owner != "self":
+            return None if place.local(owner) else ast.copy_location(copy.deepcopy(fact), node)
         return ast.copy_location(ast.Attribute(value=node.value, attr=fact.attr, ctx=ast.Load()), node)
 
     def absent(self, owner: ast.expr, attr: str, place: Place) -> bool:
