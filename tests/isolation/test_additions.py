@@ -58,6 +58,16 @@ KINDS: list[tuple[str, dict[str, str], Found]] = [
         {("operator", "k3ops", True)},
     ),
     (
+        "an operator of the package's own in a native file of it",
+        {"path": f"{FUSED}/csrc/ops.cpp", "new": "TORCH_LIBRARY_IMPL(k3ops, CUDA, m) {}\n"},
+        {("operator", "k3ops", False)},
+    ),
+    (
+        "another implementation of everybody's operators in a native file of the package",
+        {"path": f"{FUSED}/csrc/ops.cpp", "new": "TORCH_LIBRARY_IMPL(aten, CUDA, m) {}\n"},
+        {("operator", "aten", True)},
+    ),
+    (
         "a CUDA kernel",
         {"path": "csrc/k.cu", "new": "template <int N>\n__global__ void __launch_bounds__(128) step(float* x) {}\n"},
         {("kernel", "step", False)},

@@ -48,9 +48,7 @@ AUTO = ENUM.replace("0", "enum.auto()").replace("1", "enum.auto()")
         _head(AUTO),
         _head(AUTO.replace("enum.Enum", "enum.IntEnum"), "self.mode == Mode.FUSED"),
         _head(ENUM + "    def describe(self):\n        return self.name\n"),
-        _head(
-            stored="        self.mode = Mode.STOCK\n        if config.fused == 'on':\n            self.mode = Mode.FUSED\n"
-        ),
+        _head(stored=TWICE),
     ],
 )
 def test_a_mode_that_is_stock_when_off(head: str) -> None:

@@ -34,6 +34,8 @@ _OPERATOR: Final = re.compile(
     r"""(?:custom_op\(\s*|direct_register_custom_op\(\s*(?:op_name\s*=\s*)?|register_fake\(\s*)["']([\w:.]+)["']"""
     r"|\bTORCH_LIBRARY(?:_FRAGMENT|_IMPL)?\(\s*(\w+)"
 )
+_OF_ALL: Final = ("aten", "_")
+"""Namespaces of operators that everybody calls: who implements theirs changes them for all, wherever the file lies."""
 _TARGET: Final = re.compile(
     r"^\s*(?:add_library|add_executable|define_(?:gpu_)?extension_target|pybind11_add_module|add_subdirectory|Extension|"
     r"CUDAExtension|CppExtension)\s*\(\s*(?:name\s*=\s*)?[\"']?([\w./-]+)",
@@ -72,7 +74,8 @@ def additions(
                         yield replace(found, for_everybody=reached(path, found.line))
             for kind, pattern in (("operator", _OPERATOR), ("kernel", _KERNEL)):
                 for found in _matches(kind, pattern, path, old, new, False):
-                    yield replace(found, for_everybody=kind == "operator" and reached(path, found.line))
+                    shared = found.name in _OF_ALL or reached(path, found.line)
+                    yield replace(found, for_everybody=kind == "operator" and shared)
 
 
 def _required(path: str, old: str, new: str) -> Iterator[Addition]:
