@@ -56,6 +56,31 @@ def test_a_mode_that_is_stock_when_off(head: str) -> None:
     assert _proven(proof), [(s.difference, s.head_text) for s in proof.differences]
 
 
+KEPT = ENUM.replace("0", "'off'").replace("1", "'on'")
+GIVEN = "self.config.fused"
+
+
+@pytest.mark.parametrize(
+    ("bases", "test", "proven"),
+    [
+        ("enum.Enum", f"{GIVEN} == Mode.FUSED", True),
+        ("enum.Enum", f"{GIVEN} is Mode.FUSED", True),
+        ("enum.Enum", f"{GIVEN} != Mode.STOCK", False),
+        ("str, enum.Enum", f"{GIVEN} == Mode.FUSED", True),
+        ("enum.StrEnum", f"Mode.FUSED == {GIVEN}", True),
+        ("enum.StrEnum", f"{GIVEN} in (Mode.FUSED, 'auto')", True),
+        ("enum.StrEnum", f"({GIVEN} or 'on') == Mode.FUSED", False),
+        ("str, enum.Enum", f"({GIVEN} or 'off') == Mode.STOCK", False),
+        ("str, enum.Enum", f"({GIVEN} or 'off') == Mode.FUSED", True),
+        ("enum.Enum", f"({GIVEN} or 'off') == Mode.STOCK", True),  # a string is no member of a plain enumeration
+        ("Text, enum.Enum", f"({GIVEN} or 'off') == Mode.FUSED", False),
+    ],
+)
+def test_a_switch_that_is_compared_with_a_member(bases: str, test: str, proven: bool) -> None:
+    head = _head(KEPT.replace("enum.Enum", bases), test, stored="")
+    assert _proven(_prove(BASE, head)) is proven
+
+
 @pytest.mark.parametrize(
     "head",
     [
