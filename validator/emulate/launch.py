@@ -223,7 +223,7 @@ def prepare(
     how = plan.launch
     cluster = how.cluster or three(directives.get("reqnctapercluster")) or (1, 1, 1)
     grid = grid or how.grid
-    shared = how.shared if contract.launch.shared is not None else _made_up_shared(math.prod(grid))
+    shared = how.shared if contract.launch.shared is not None else _made_up_shared(math.prod(grid) or 1)
     shape = Shape(grid, program.block_size or block or how.block, cluster, shared, how.pdl)
     wrong = check_shape(shape, program)
     if wrong:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tests.fuzz.targets.common import FIXTURES, ROOT, joined, parts, small
+from tests.support.memory_tree import MemoryTree
 from validator.gate.edits import compare_tests
 from validator.isolation.effects import import_effects
-from validator.isolation.source import parse
+from validator.isolation.offpath.names import Names
+from validator.isolation.source import Sources, parse
 
 MODULES = (
     "validator.isolation.source",
@@ -31,6 +33,7 @@ def one(data: bytes) -> None:
     compare_tests(old, new)
     for text in (old, new):
         source = parse("fuzz.py", text)
+        meaning = Names(Sources(MemoryTree({"fuzz.py": text}), lambda path: False)).at("fuzz.py")
         assert (source.module is None) == bool(source.problem)
         if source.module is not None:
-            assert all(effect.line > 0 for effect in import_effects(source))
+            assert all(effect.line > 0 for effect in import_effects(source, meaning))
