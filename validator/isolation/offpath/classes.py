@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from validator.isolation.offpath.constants import name_of
+from validator.isolation.offpath.passed import evaluated_by
 from validator.isolation.offpath.scopes import bound_names
 from validator.isolation.syntax import walk
 
 __all__ = [
-    "calls_super",
     "in_body",
+    "intercepts",
+    "leads_above",
     "method_of",
     "refuses_store",
     "stores_of",
@@ -67,7 +69,20 @@ def stores_of(node: ast.ClassDef) -> Iterator[tuple[str, ast.expr | None]]:
                 yield part.attr, assigned.value if assigned and item.name == "__init__" else None
 
 
-def calls_super(constructor: ast.FunctionDef) -> bool:
-    return any(
-        isinstance(n, ast.Attribute) and n.attr == "__init__" for s in constructor.body for n in walk(s)
-    )  # fmt: skip
+def intercepts(node: ast.ClassDef, attr: str) -> bool:
+    """Whether a class below does something of its own where the attribute is set or read."""
+    hooks = ("__setattr__", "__getattribute__")
+    return any(getattr(i, "name", "") in (*hooks, attr) for i in node.body)
+
+
+def leads_above(node: ast.ClassDef, constructor: ast.FunctionDef, names: Collection[str]) -> bool:
+    """Whether the class's constructor, on every path, calls one of those above; `names`: of the classes that may be
+    named. `nn.Module.__init__(self)` and `super(Above, self).__init__()` pass over what lies between."""
+    for text in evaluated_by(constructor):
+        owner, _, called = text.rpartition(".")
+        if called == "__init__" and (
+            owner in ("super()", f"super({node.name}, self)", "super(__class__, self)")
+            or owner.rpartition(".")[2] in names
+        ):
+            return True
+    return False

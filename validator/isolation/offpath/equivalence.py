@@ -18,7 +18,7 @@ from validator.isolation.offpath.names import Names
 from validator.isolation.offpath.normalise import normalise
 from validator.isolation.offpath.place import place_at
 from validator.isolation.offpath.prune import prune
-from validator.isolation.offpath.raising import Raising, may_raise
+from validator.isolation.offpath.raising import Raising
 from validator.isolation.offpath.rewritten import Side, rewritten
 from validator.isolation.offpath.scopes import annotations_of, functions_of
 from validator.isolation.offpath.switch import Off, OffForm, SwitchSpec
@@ -159,7 +159,7 @@ def _annotations(base: World, head: World, old: str, new: str, raises: Raising) 
         part = raises.annotation(node, place)
         if part is not None:
             end = part.end_lineno or part.lineno
-            what = may_raise(part, new, new)
+            what = raises.sentence(part, new, new)
             yield Difference(0, 0, part.lineno, end, place.qualified, what, undecided=True, raises=True)
 
 
@@ -168,7 +168,7 @@ def _may_raise(base: World, head: World, old: str, new: str, raises: Raising) ->
     idle = head.idle
     notes = [n for n in head.notes if n.file == new and not idle.covers(new, n.root)]
     for note, part in raises.problems(notes, [note for note in base.notes if note.file == old]):
-        what = may_raise(part, note.place.path, new)
+        what = raises.sentence(part, note.place.path, new)
         line = part.lineno if note.place.path == new else 1
         end = part.end_lineno or line if note.place.path == new else 0
         yield Difference(0, 0, line, end, note.place.qualified, what, undecided=True, raises=True)

@@ -16,7 +16,7 @@ from validator.isolation.offpath.lookups import Found, Lookups
 from validator.isolation.offpath.losses import MARK
 from validator.isolation.offpath.nodes import with_fields
 from validator.isolation.offpath.place import place_at
-from validator.isolation.offpath.raising import Raising, may_raise
+from validator.isolation.offpath.raising import Raising
 from validator.isolation.offpath.scopes import annotations_of, bound_names
 from validator.isolation.offpath.world import World
 from validator.isolation.syntax import nodes, unparse, walk
@@ -77,7 +77,7 @@ class Harmless:
         return Difference(0, 0, node.lineno, node.end_lineno or node.lineno, at.inside, reason, lookup, undecided)
 
     def _may_raise(self, node: ast.stmt, at: Context, part: ast.expr) -> Difference:
-        what = may_raise(part, self.path, self.path)
+        what = self.raises.sentence(part, self.path, self.path)
         return replace(self._difference(node, at, what, undecided=True), raises=True)
 
     # Imports ---------------------------------------------------------------------------------------------------

@@ -9,20 +9,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from validator.isolation.offpath.classes import (
-    calls_super,
-    in_body,
-    method_of,
-    refuses_store,
-    stores_of,
-)
+from validator.isolation.offpath.classes import in_body, intercepts, method_of, refuses_store, stores_of
 from validator.isolation.offpath.constants import name_of
+from validator.isolation.offpath.constructed import Constructed
 from validator.isolation.offpath.handed import class_handed
-from validator.isolation.offpath.passed import assigned_by, passed
 from validator.isolation.offpath.place import Place
 from validator.isolation.offpath.providers import MEMBERS, standard
 from validator.isolation.offpath.scopes import Scope
-from validator.isolation.syntax import unparse, walk
+from validator.isolation.syntax import nodes, unparse, walk
 
 if TYPE_CHECKING:
     from validator.isolation.offpath.names import Names
@@ -75,6 +69,10 @@ class Kinds:
         self.world = world
         self.assumed: set[str] = set()
         """Sentences: annotations that were taken at their word."""
+        self.doubts: dict[str, str] = {}
+        """Attribute → why some object may lack it, or take its store for something else."""
+        self._constructed = Constructed(self)
+        self._below: dict[int, tuple[Class, ...]] = {}
 
     # What an expression is -------------------------------------------------------------------------------------
 
@@ -224,6 +222,40 @@ class Kinds:
                 if isinstance(found, Class):
                     todo.append(Class(found.path, found.node, kind.instance))
 
+    def below(self, owner: Class) -> tuple[Class, ...]:
+        """Classes of the tree below this one, however far; those outside the isolated paths."""
+        if id(owner.node) not in self._below:
+            found: list[Class] = []
+            todo = [owner]
+            while todo:
+                for one in self._directly_below(todo.pop()):
+                    if all(one.node is not known.node for known in (owner, *found)):
+                        found.append(one)
+                        todo.append(one)
+            self._below[id(owner.node)] = tuple(found)
+        return self._below[id(owner.node)]
+
+    def _directly_below(self, owner: Class) -> Iterator[Class]:
+        name, sources = owner.node.name, self.world.sources
+        word = re.escape(name.encode("utf-8", "surrogateescape"))
+        named = re.compile(
+            rb"\bclass\s+\w+\s*\([^)]*\b" + word + rb"\b|\b" + word + rb"\s+as\b|=\s*(?:[\w.]+\.)?" + word + rb"\b"
+        )
+        for path in sources.mentions(name):
+            if not named.search(sources.data(path)):
+                continue
+            for node in nodes(sources.parse(path).module, ast.ClassDef):
+                if node is not owner.node and any(self._means(base, path, owner) for base in node.bases):
+                    yield Class(path, node)
+
+    def _means(self, base: ast.expr, path: str, owner: Class) -> bool:
+        """Whether an expression for a base class is this class; where that cannot be told, its name decides."""
+        base = base.value if isinstance(base, ast.Subscript) else base
+        place = Place(path, Scope())
+        place.module_level = True
+        found = self.of(base, place)
+        return found.node is owner.node if isinstance(found, Class) else name_of(base).split(".")[-1] == owner.node.name
+
     def _member(self, owner: Kind, attr: str, depth: int) -> Kind | None:
         if isinstance(owner, Module):
             return self.bound(owner.path, attr, depth)
@@ -283,7 +315,7 @@ class Kinds:
             return False
         if any(in_body(one.node, attr) for one in family):
             return True
-        return owner.instance and self._constructed(owner, family, attr, place, line)
+        return owner.instance and self._constructed.has(owner, family, attr, place, line)
 
     def read_alike(self, node: ast.Attribute, place: Place) -> bool:
         """Whether a file of the base reads the same off the same import."""
@@ -311,64 +343,15 @@ class Kinds:
         """Whether a new attribute of this name can be stored on such a thing, and storing it runs nothing."""
         if not isinstance(owner, Class) or not owner.instance:
             return False
-        return not any(refuses_store(one.node, attr) for one in self.lineage(owner))
+        if any(refuses_store(one.node, attr) for one in self.lineage(owner)):
+            return False
+        found = next((one for one in self.below(owner) if intercepts(one.node, attr)), None)
+        if found is not None:
+            self.doubts[attr] = f"`{found.node.name}` ({found.path}:{found.node.lineno}) has a way of its own to set it"
+        return found is None
 
     def _named_before(self, place: Place, attr: str) -> bool:
         """Whether the file read this from something outside the tree already, at the base."""
         pattern = re.compile(rb"\." + re.escape(attr.encode()) + rb"\b")
         twin = self.world.sources.twin or self.world.sources
         return place.path in twin and pattern.search(twin.data(place.path)) is not None
-
-    def _constructed(self, owner: Class, family: list[Class], attr: str, place: Place, line: int) -> bool:
-        """Whether every constructor has set it by now."""
-        own = any(one.node.name == place.class_name and one.path == place.path for one in family)
-        if own and place.function is not None and place.self_name:
-            if f"{place.self_name}.{attr}" in passed(place.function, line).attributes:
-                return True
-            if place.function.name in ("__init__", "__new__", "__post_init__", "__init_subclass__"):
-                return False
-            if not all(self._set_before_call(one.node, place.function.name, attr) for one in family):
-                return False
-        if self._deleted(attr) or not self._subclasses_construct(owner):
-            return False
-        for one in family:
-            constructor = method_of(one.node, "__init__")
-            if constructor is None:
-                continue
-            first = [*constructor.args.posonlyargs, *constructor.args.args][:1]
-            if first and f"{first[0].arg}.{attr}" in assigned_by(constructor):
-                return True
-            if not calls_super(constructor):
-                return False
-        return False
-
-    def _set_before_call(self, node: ast.ClassDef, method: str, attr: str) -> bool:
-        """Whether the constructor, where it calls this method of its own object, has set the attribute by then."""
-        constructor = method_of(node, "__init__")
-        if constructor is None:
-            return True
-        first = next((a.arg for a in (*constructor.args.posonlyargs, *constructor.args.args)), "")
-        uses = (n for n in walk(constructor) if isinstance(n, ast.Attribute) and n.attr == method)
-        return all(f"{first}.{attr}" in passed(constructor, n.lineno).attributes for n in uses)
-
-    def _deleted(self, attr: str) -> bool:
-        pattern = re.compile(
-            rb"\bdel\b[^\n]*\." + attr.encode() + rb"\b|delattr\([^\n]*[\"']" + attr.encode() + rb"[\"']"
-        )
-        sources = self.world.sources
-        return any(pattern.search(sources.data(p)) for p in sources.mentions(attr))
-
-    def _subclasses_construct(self, owner: Class) -> bool:
-        """Whether every subclass in the tree that has a constructor calls the one above."""
-        name, sources = owner.node.name, self.world.sources
-        heading = re.compile(rb"\bclass\s+\w+\s*\([^)]*\b" + name.encode() + rb"\b")
-        for path in sources.mentions(name):
-            if not heading.search(sources.data(path)):
-                continue
-            module = sources.parse(path).module
-            for node in walk(module) if module else ():
-                if isinstance(node, ast.ClassDef) and any(name_of(b).split(".")[-1] == name for b in node.bases):
-                    constructor = method_of(node, "__init__")
-                    if constructor is not None and not calls_super(constructor):
-                        return False
-        return True

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from validator.isolation.offpath.scopes import FunctionNode, bound_names
 from validator.isolation.syntax import parts, unparse, walk
 
-__all__ = ["Passed", "assigned_by", "passed"]
+__all__ = ["Passed", "assigned_by", "evaluated_by", "passed"]
 
 _LEAVES = ast.Return | ast.Raise | ast.Break | ast.Continue
 
@@ -41,13 +41,22 @@ def passed(function: FunctionNode, line: int) -> Passed:
 
 
 def assigned_by(function: FunctionNode) -> set[str]:
-    """Attributes (`self.x`, as text) that the function has set whenever it returns; none where it may return early."""
+    """Attributes (`self.x`, as text) that the function has set whenever it returns, before it may return early."""
+    return _by_the_first_return(function).attributes
+
+
+def evaluated_by(function: FunctionNode) -> set[str]:
+    """Text of attribute and subscript reads that it has evaluated whenever it returns."""
+    return _by_the_first_return(function).loads
+
+
+def _by_the_first_return(function: FunctionNode) -> Passed:
     found = Passed()
     for statement in function.body:
         if any(isinstance(n, ast.Return) for n in walk(statement)):
             break
         found.add(_done([statement]))
-    return found.attributes
+    return found
 
 
 def _reach(body: Iterable[ast.stmt], line: int, found: Passed) -> bool:
@@ -66,9 +75,11 @@ def _enter(statement: ast.stmt, line: int, found: Passed) -> None:
     blocks: list[list[ast.stmt]] = [getattr(statement, f, None) or [] for f in ("body", "orelse", "finalbody")]
     blocks += [h.body for h in getattr(statement, "handlers", [])] + [c.body for c in getattr(statement, "cases", [])]
     inside = next((b for b in blocks if b and b[0].lineno <= line <= (b[-1].end_lineno or b[-1].lineno)), None)
-    if inside is None:
+    header = list(_header(statement))
+    # `if self.x: return self.x` in one line: the line alone does not tell the test from what it decides.
+    if inside is None or line <= max((part.end_lineno or part.lineno for part in header), default=0):
         return
-    for part in _header(statement):
+    for part in header:
         _expression(part, found)
     if isinstance(statement, ast.For | ast.AsyncFor) and inside is statement.body:
         found.names |= _stored(statement.target)

@@ -24,7 +24,7 @@ from validator.isolation.offpath.switch import Off
 from validator.isolation.offpath.values import FAILS, worked_out
 from validator.isolation.syntax import unparse, walk
 
-__all__ = ["Raising", "may_raise"]
+__all__ = ["Raising"]
 
 _QUIET = frozenset({"isinstance", "hasattr", "callable", "id", "issubclass"})
 """Builtins that take anything; those that take two arguments ask for a class as the second."""
@@ -57,6 +57,14 @@ class Raising:
             part = self.part(note.node, note.place) or (note.tested and self.truth(note.node, note.place)) or None
             if part is not None:
                 yield note, part
+
+    def sentence(self, part: ast.expr, where: str, file: str) -> str:
+        """What a person has to check about a part that may raise; `where` it stands, `file` that is judged."""
+        place = "" if where == file else f" ({where}:{part.lineno})"
+        doubt = self.kinds.doubts.get(part.attr, "") if isinstance(part, ast.Attribute) else ""
+        why = f": {doubt}" if doubt else ""
+        shown = unparse(part)[:80]
+        return f"nothing shows that `{shown}`{place}, which is evaluated with the switch off, raises no error{why}"
 
     def part(self, node: ast.expr, place: Place) -> ast.expr | None:
         """The first part of the expression that may raise; None: it surely gives a value."""
@@ -433,12 +441,6 @@ def _names_a_type(node: ast.expr) -> bool:
     """Whether something from outside the tree is a type, by its spelling: `torch.Tensor`, not `os.environ`."""
     owner, _, last = name_of(node).rpartition(".")
     return last[:1].isupper() or isinstance(getattr(sys.modules.get(owner), last, None), type)
-
-
-def may_raise(part: ast.expr, where: str, file: str) -> str:
-    """The sentence that a person has to check."""
-    place = "" if where == file else f" ({where}:{part.lineno})"
-    return f"nothing shows that `{unparse(part)[:80]}`{place}, which is evaluated with the switch off, raises no error"
 
 
 def _whole(value: object) -> bool:
