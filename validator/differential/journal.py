@@ -10,7 +10,6 @@ Whoever can write to the folder can write results: it must be the caller's own.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import platform
@@ -30,6 +29,7 @@ from validator.differential.errors import DifferentialError
 from validator.differential.results import CaseResult
 from validator.differential.runner import Runner
 from validator.errors import Problem
+from validator.locks import let_go, take
 from validator.own_source import own_source
 
 __all__ = ["Finished", "Journal", "JournalError", "journal_of", "run_seed", "tree_digest"]
@@ -117,7 +117,7 @@ class Journal:
         """Let go of the file, all of it on disk."""
         if self._file >= 0:
             self._sync()
-            os.close(self._file)
+            let_go(self._file)
             self._file = -1
 
     def _sync(self) -> None:
@@ -127,7 +127,7 @@ class Journal:
 
     def _read(self) -> None:
         good = 0
-        with open(os.dup(self._file), "rb") as stream:
+        with open(self._file, "rb", closefd=False) as stream:
             stream.seek(0)
             if stream.readline(len(_HEAD)) == _HEAD:
                 good = len(_HEAD)
@@ -168,16 +168,12 @@ def _write(file: int, data: bytes) -> None:
 
 def _opened(path: Path) -> int:
     try:
-        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise _unusable(path, error) from None
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(file)
+        return take(path, os.O_APPEND | os.O_NOFOLLOW)
+    except BlockingIOError:
         fix = "wait for it, or name another folder"
         raise JournalError(Problem("is in use by another run", str(path), fix)) from None
-    return file
+    except OSError as error:
+        raise _unusable(path, error) from None
 
 
 def _unusable(path: Path, error: OSError) -> JournalError:

@@ -9,7 +9,6 @@ A run that was killed is taken up from here. A part of a run (`--shard`) *is* su
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import shutil
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from validator.errors import Problem, ValidatorError
+from validator.locks import is_taken, let_go, take
 from validator.own_source import own_source
 from validator.scale.board import Board
 from validator.scale.shard import Shard, ShardError
@@ -78,20 +78,18 @@ class RunFolder:
         self._noted = 0.0
         try:
             path.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self._lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._lock = take(path / "lock")
+        except BlockingIOError:
+            fix = "wait for it, or name another bundle"
+            raise RunFolderError(Problem("is in use by another run", str(path), fix)) from None
         except OSError as error:
             raise _unusable(path, error) from None
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             _take_up(path, asked) if resume else _clear(path)
             _write(path / "run.json", asked.document())
             self.results = Store(path / "results", key=key)
-        except BlockingIOError:
-            os.close(self._lock)
-            fix = "wait for it, or name another bundle"
-            raise RunFolderError(Problem("is in use by another run", str(path), fix)) from None
         except BaseException:
-            os.close(self._lock)
+            let_go(self._lock)
             raise
 
     def __enter__(self) -> Self:
@@ -110,7 +108,7 @@ class RunFolder:
         """Let go of it; everything stays for a later run."""
         if self._lock >= 0:
             self.results.close()
-            os.close(self._lock)
+            let_go(self._lock)
             self._lock = -1
 
     def remove(self) -> None:
@@ -148,17 +146,7 @@ def load_board(path: Path) -> Board:
 
 def is_held(path: Path) -> bool:
     """Whether a process works in it now."""
-    try:
-        lock = os.open(path / "lock", os.O_RDWR | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return True
-    finally:
-        os.close(lock)
-    return False
+    return is_taken(path / "lock")
 
 
 def same_run(parts: Sequence[Path]) -> tuple[Asked, dict[int, Path]]:
