@@ -113,3 +113,34 @@ def test_many_sources_are_capped_and_said(assembler):
     found = sources(a)
     assert len(found) <= 12
     assert "unresolved" in {s[0][0] for s in found}
+
+
+def test_memory_aligned_by_hand_is_a_base_of_its_own(assembler):
+    a = assembler()
+    raw = a.let(Op.SYMBOL, attr=(Space.SHARED, "raw", 0))
+    aligned = a.let(Op.AND, a.let(Op.ADD, raw, Const(1023)), Const(-1024 & 0xFFFFFFFF))
+    a.load(a.let(Op.ADD, aligned, Const(64)), Space.SHARED)
+    assert sources(a) == {(("symbol", "shared", "raw aligned to 1024"), 64, ())}
+
+
+def test_what_is_aligned_already_stays_where_it_is(assembler):
+    a = assembler()
+    raw = a.let(Op.SYMBOL, attr=(Space.SHARED, "raw", 0))
+    first = a.let(Op.AND, a.let(Op.ADD, raw, Const(1023)), Const(-1024))
+    second = a.let(Op.AND, a.let(Op.ADD, first, Const(1000 + 127)), Const(-128))
+    a.load(second, Space.SHARED)
+    assert sources(a) == {(("symbol", "shared", "raw aligned to 1024"), 1024, ())}
+
+
+def test_the_window_of_machine_code_is_aligned(assembler):
+    a = assembler()
+    window = a.let(Op.SYMBOL, attr=(Space.SHARED, "", 0))
+    a.load(a.let(Op.AND, a.let(Op.ADD, window, Const(0x7FF)), Const(0xFFFFFC00)), Space.SHARED)
+    assert sources(a) == {(("symbol", "shared", ""), 0x400, ())}
+
+
+def test_a_mask_that_does_not_align_leaves_the_offset_open(assembler):
+    a = assembler()
+    window = a.let(Op.SYMBOL, attr=(Space.SHARED, "", 0))
+    a.load(a.let(Op.AND, a.let(Op.ADD, window, Const(0x7FF)), Const(0xFF0)), Space.SHARED)
+    assert sources(a) == {(("symbol", "shared", ""), None, ())}

@@ -38,6 +38,9 @@ _LIMIT = 12
 _DEPTH = 4
 """Pointers followed through memory."""
 
+_WINDOW = 1 << 24
+"""What the window of a CTA's shared memory is aligned to."""
+
 _BASE, _MAYBE, _HARDLY = 3, 2, 1
 
 
@@ -123,6 +126,7 @@ class Provenance(Solver[_Set]):
         self._rank_of = rank_of
         self._addresses: dict[tuple[int, int], tuple[Source, ...]] = {}
         self._kept: dict[int, _Stored] = {}
+        self._alignments: dict[Root, int] = {}
         self._spills: dict[Space, list[tuple[Event, Access]]] | None = None
 
     # -- questions ---------------------------------------------------------------------------------------------------
@@ -271,16 +275,38 @@ class Provenance(Solver[_Set]):
                     result.add(replace(a, offset=a.offset - step, exact=a.exact and b.is_number and b.exact))
         return _capped(result)
 
-    @staticmethod
-    def _masked(values: list[_Set]) -> _Set:
+    def _masked(self, values: list[_Set]) -> _Set:
         """An aligned pointer is still that pointer; a number with known bits stays known."""
-        if all(len(v) == 1 and next(iter(v)).is_number and next(iter(v)).exact for v in values):
+        known = [next(iter(v)).offset for v in values if len(v) == 1 and all(s.is_number and s.exact for s in v)]
+        if len(known) == len(values):
             result = -1
-            for value in values:
-                result &= next(iter(value)).offset
+            for value in known:
+                result &= value
             return _number(result)
+        step = _step(known[0]) if len(values) == 2 and known else 0
         found = {s for v in values for s in v if not s.is_number and s.rank >= _MAYBE}
-        return _capped(replace(s, exact=False) for s in found) or _NUMBER
+        return _capped(self._aligned(s, step) if step else replace(s, exact=False) for s in found) or _NUMBER
+
+    def _aligned(self, source: Source, step: int) -> Source:
+        """A pointer rounded down to a multiple of `step`.
+
+        Shared memory that is aligned by hand is a base of its own where the address of the variable is not known
+        (PTX), so that what lies at different constant distances from it is told apart.
+        """
+        if not source.exact or not _in_shared(source) or source.chain:
+            return replace(source, exact=False)
+        rest = source.offset % step
+        if self._alignment(source.root) % step == 0:
+            return replace(source, offset=source.offset - rest)
+        space, name = str(source.root[1]), str(source.root[-1])
+        how = f"aligned to {step}" if rest == step - 1 else f"+{rest} rounded down to a multiple of {step}"
+        root = ("symbol", space, f"{name} {how}")
+        self._alignments[root] = step
+        return replace(source, root=root, offset=source.offset - rest)
+
+    def _alignment(self, root: Root) -> int:
+        """What the address of a base is known to be a multiple of; that of the window that machine code adds to."""
+        return self._alignments.get(root, 1 if root[-1] else _WINDOW)
 
     def _scaled(self, op: Op, operation: Operation, index: int) -> _Set:
         values = [self._operand(arg, index) for arg in operation.args[:2]]
@@ -402,6 +428,12 @@ def _sum(a: Source, b: Source, exact: bool) -> tuple[Source, ...]:
     if a.root == b.root and a.chain == b.chain:
         return (replace(a, exact=False),)
     return (replace(a, exact=False, ambiguous=True), replace(b, exact=False, ambiguous=True))
+
+
+def _step(mask: int) -> int:
+    """The power of two that an AND with a mask rounds down to; 0 where it does something else."""
+    step = mask & -mask
+    return step if -mask % (1 << 32) == step or -mask % (1 << 64) == step else 0
 
 
 def _widened(value: _Set) -> _Set:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 __all__ = ["Region", "Shared", "SharedAccess"]
 
 _SHARED = (Space.SHARED, Space.CLUSTER)
+_MAYBE_SHARED = (*_SHARED, Space.GENERIC)
+"""Pointers that were aligned by hand are generic to the compiler."""
 _KEEPS = (Op.COPY, Op.ADD, Op.PACK, Op.EXTRACT)
 _STEPS = 64
 """Values looked through behind one address."""
@@ -57,9 +59,9 @@ class Shared:
             if event.kind not in kinds:
                 continue
             for access in event.accesses:
-                if access.direction is direction and access.space in _SHARED and facts.masks.executing(event):
+                if access.direction is direction and access.space in _MAYBE_SHARED and facts.masks.executing(event):
                     region = self._region(event, access)
-                    if region is not None:
+                    if region is not None and (access.space in _SHARED or region.root[:2] == ("symbol", Space.SHARED)):
                         yield SharedAccess(event, access, region, self._mapped(event, access))
 
     def _mapped(self, event: Event, access: Access) -> bool:
