@@ -84,3 +84,24 @@ def test_hostile_names_and_links_do_nothing(tmp_path: Path) -> None:
     }
     result = run(context_of(base, head, tmp_path))
     assert _status(result, "engine/models/k3.py") is Status.PROVEN
+
+
+_DOUBLED = "x0 = 1\n" + "".join(f"x{i} = (x{i - 1}, x{i - 1})\n" for i in range(1, 45))
+
+
+@pytest.mark.parametrize(
+    "added",
+    [
+        "FLAG = FLAG + 1\n",
+        "a = b[0]\nb = a[0]\n",
+        f"{_DOUBLED}Y = x44[0]\n",
+        f"{_DOUBLED}Y = {{x44: 1}}\n",
+        "Y = {((((((0,) * 4000,) * 4000,) * 4000,) * 4000): 1}\n",
+        'Y = f"{((((0,) * 4000,) * 4000,) * 4000)}"\n',
+    ],
+)
+def test_a_few_lines_that_stand_for_millions_of_values_are_left_open(added: str, tmp_path: Path) -> None:
+    started = time.process_time()
+    result = _run(tmp_path, {b"engine/util.py": b"z = 1\n"}, {b"engine/util.py": f"z = 1\n{added}".encode()})
+    assert time.process_time() - started < 60
+    assert _status(result, "engine/util.py") in (Status.UNPROVEN, Status.REFUTED)

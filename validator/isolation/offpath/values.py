@@ -16,6 +16,7 @@ FAILS: Final = object()
 
 _LARGEST: Final = 1 << 80
 _LONGEST: Final = 4096
+_FLAT: Final = (int, float, complex, str, bytes, type(None))
 _Known = Callable[[ast.expr], Any]
 _OPERATIONS: Final[dict[type[ast.operator], Callable[[Any, Any], Any]]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
@@ -24,46 +25,71 @@ _OPERATIONS: Final[dict[type[ast.operator], Callable[[Any, Any], Any]]] = {
 }  # fmt: skip
 
 
+_MOST: Final = 10_000
+"""Parts looked at for one value: a few lines of names that stand for names may come to millions."""
+
+
+class _TooMuch(Exception):
+    """More parts than that."""
+
+
 def worked_out(node: ast.expr, known: _Known) -> Any:
     """The value of an expression of constants, tuples, lists, dictionaries and names that `known` has a display for.
 
     `UNKNOWN`: it is something else, or large. `FAILS`: it is an error.
     """
-    match node:
-        case ast.Constant(value=value):
-            return value
-        case ast.Tuple(elts=elements) | ast.List(elts=elements):
-            values = [worked_out(e, known) for e in elements]
-            kind = tuple if isinstance(node, ast.Tuple) else list
-            return _first_bad(values) or kind(values)
-        case ast.Dict(keys=keys, values=shown) if all(keys):
-            pairs = [(worked_out(k, known), v) for k, v in zip(keys, shown, strict=True) if k is not None]
-            bad = _first_bad([k for k, _ in pairs])
-            return bad or _carried_out(lambda: {k: _or_unknown(worked_out(v, known)) for k, v in pairs})
-        case ast.UnaryOp(op=ast.USub() | ast.UAdd() | ast.Invert() as op, operand=operand):
-            value = worked_out(operand, known)
-            if value is UNKNOWN or value is FAILS:
+    try:
+        return _Work(known).value(node)
+    except _TooMuch:
+        return UNKNOWN
+
+
+class _Work:
+    """Works one value out."""
+
+    def __init__(self, known: _Known) -> None:
+        self.known, self.left = known, _MOST
+
+    def value(self, node: ast.expr) -> Any:
+        """As `worked_out`."""
+        self.left -= 1
+        if self.left < 0:
+            raise _TooMuch
+        match node:
+            case ast.Constant(value=value):
                 return value
-            turn = {ast.USub: operator.neg, ast.UAdd: operator.pos, ast.Invert: operator.inv}[type(op)]
-            return _carried_out(lambda: turn(value))  # type: ignore[operator]  # of whatever type the constant is
-        case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATIONS:
-            a, b = worked_out(left, known), worked_out(right, known)
-            if (bad := _first_bad([a, b])) is not None:
-                return bad
-            return UNKNOWN if _may_be_large(a, op, b) else _carried_out(lambda: _OPERATIONS[type(op)](a, b))
-        case ast.Subscript(value=owner, slice=index) if not isinstance(index, ast.Slice):
-            held, key = worked_out(owner, known), worked_out(index, known)
-            if (bad := _first_bad([held, key])) is not None:
-                return bad
-            return _carried_out(lambda: held[key])
-        case ast.JoinedStr(values=shown):
-            plain = [v.value if isinstance(v, ast.FormattedValue) and v.format_spec is None else v for v in shown]
-            values = [worked_out(v, known) for v in plain]
-            return _first_bad(values) or _carried_out(lambda: "".join(map(str, values)))
-        case ast.Name() | ast.Attribute():
-            shown = known(node)
-            return UNKNOWN if shown is None else worked_out(shown, known)
-    return UNKNOWN
+            case ast.Tuple(elts=elements) | ast.List(elts=elements):
+                values = [self.value(e) for e in elements]
+                kind = tuple if isinstance(node, ast.Tuple) else list
+                return _first_bad(values) or kind(values)
+            case ast.Dict(keys=keys, values=shown) if all(keys):
+                pairs = [(self.value(k), v) for k, v in zip(keys, shown, strict=True) if k is not None]
+                bad = _first_bad([k for k, _ in pairs])
+                return bad or _carried_out(lambda: {k: _or_unknown(self.value(v)) for k, v in pairs})
+            case ast.UnaryOp(op=ast.USub() | ast.UAdd() | ast.Invert() as op, operand=operand):
+                value = self.value(operand)
+                if value is UNKNOWN or value is FAILS:
+                    return value
+                turn = {ast.USub: operator.neg, ast.UAdd: operator.pos, ast.Invert: operator.inv}[type(op)]
+                return _carried_out(lambda: turn(value))  # type: ignore[operator]  # of whatever type the constant is
+            case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATIONS:
+                a, b = self.value(left), self.value(right)
+                if (bad := _first_bad([a, b])) is not None:
+                    return bad
+                return UNKNOWN if _may_be_large(a, op, b) else _carried_out(lambda: _OPERATIONS[type(op)](a, b))
+            case ast.Subscript(value=owner, slice=index) if not isinstance(index, ast.Slice):
+                held, key = self.value(owner), self.value(index)
+                if (bad := _first_bad([held, key])) is not None:
+                    return bad
+                return _carried_out(lambda: held[key])
+            case ast.JoinedStr(values=shown):
+                plain = [v.value if isinstance(v, ast.FormattedValue) and v.format_spec is None else v for v in shown]
+                values = [self.value(v) for v in plain]
+                return _first_bad(values) or _carried_out(lambda: "".join(map(str, values)))
+            case ast.Name() | ast.Attribute():
+                shown = self.known(node)
+                return UNKNOWN if shown is None else self.value(shown)
+        return UNKNOWN
 
 
 def _or_unknown(value: Any) -> Any:
@@ -93,6 +119,9 @@ def _may_be_large(left: Any, op: ast.operator, right: Any) -> bool:
     if isinstance(op, ast.Mod):
         return isinstance(left, str | bytes)
     if isinstance(op, ast.Mult):
+        nested = (e for v in (left, right) if isinstance(v, tuple | list) for e in v if not isinstance(e, _FLAT))
+        if next(nested, None) is not None:
+            return True  # its length does not tell how much it holds
         counts = [v for v in (left, right) if isinstance(v, int)]
         sized = [len(v) for v in (left, right) if isinstance(v, str | bytes | tuple | list)]
         return bool(sized) and bool(counts) and abs(counts[0]) * max(sized[0], 1) > _LONGEST
