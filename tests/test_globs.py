@@ -70,6 +70,6 @@ def test_against_a_regular_expression(path: str, pattern: str) -> None:
 
 @pytest.mark.parametrize("pattern", ["a*" * 100 + "b", "**/" * 60 + "b", "*?" * 100, "**/*a*/" * 20 + "x"])
 def test_no_pattern_takes_long(pattern: str) -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     assert not matches("a" * 2000 + "/a" * 500, [pattern])
-    assert time.perf_counter() - started < 2
+    assert time.process_time() - started < 2

@@ -201,10 +201,10 @@ def test_encoding() -> None:
     ids=range(10),
 )
 def test_hostile_text_ends_quickly(text: str) -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     with pytest.raises(TableError):
         parse_document(text.encode(), "f.toml")
-    assert time.perf_counter() - started < 5
+    assert time.process_time() - started < 5
 
 
 def test_a_flood_of_mistakes_is_cut_with_its_true_number() -> None:

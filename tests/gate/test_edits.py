@@ -167,8 +167,8 @@ def test_what_cannot_be_parsed_is_said_to_be_so(text: bytes) -> None:
 def test_a_file_of_the_largest_size_is_compared_in_time() -> None:
     old = b"".join(b"a%d = %d\n" % (i, i) for i in range(20_000))
     new = b"".join(b"b%d = %d\n" % (i, i) for i in range(20_000))
-    started = time.perf_counter()
+    started = time.process_time()
     edits = compare_tests(old, new)
     assert edits is not None
     assert len(edits) == 20_000
-    assert time.perf_counter() - started < 20
+    assert time.process_time() - started < 20

@@ -138,8 +138,8 @@ def test_one_that_does_not_answer_costs_its_time_once(bucket, key, monkeypatch):
         start = time.monotonic()
         assert remote.store.get("large") is None
         assert remote.why == "no answer within 0.2 s"
-        assert [remote.store.get("large") for _ in range(50)] == [None] * 50
-        assert time.monotonic() - start < 3
+        assert [remote.store.get("large") for _ in range(200)] == [None] * 200
+        assert time.monotonic() - start < 30  # of 40
         assert remote.store.get("small") == b"small"  # the index is here
 
 
