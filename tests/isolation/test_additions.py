@@ -11,6 +11,7 @@ import pytest
 from tests.support.isolation_case import context_of, edited, honest
 from tests.support.repository import Node
 from validator.isolation.analysis import Analysis
+from validator.isolation.rules.not_evaluated import built
 
 K3 = "engine/models/k3.py"
 FUSED = "engine/models/k3_fused"
@@ -107,3 +108,32 @@ def test_a_pin_that_moves_goes_and_comes(tmp_path: Path) -> None:
         ("dependency", "torch==2.9.0", True),
         ("dependency gone", "torch==2.8.0", True),
     }
+
+
+GLOBS = "file(GLOB_RECURSE SRC CONFIGURE_DEPENDS engine/*.cu)\n"
+
+
+@pytest.mark.parametrize(
+    ("build", "text", "line"),
+    [
+        ("CMakeLists.txt", GLOBS, 1),
+        ("CMakeLists.txt", "project(x)\n" + GLOBS.replace("engine", "${CMAKE_CURRENT_SOURCE_DIR}/engine"), 2),
+        ("cmake/engine.cmake", GLOBS.replace("engine", "${PROJECT_SOURCE_DIR}/engine"), 1),
+        ("engine/CMakeLists.txt", "file(GLOB SRC models/*/csrc/*.cu)\n", 1),
+        ("setup.py", "from glob import glob\nsources = glob('engine/**/*.cu', recursive=True)\n", 2),
+        ("engine/ops/jit.py", "from pathlib import Path\nsources = list(Path(ROOT).rglob('*.cu'))\n", 2),
+        ("tools/lint.py", "from pathlib import Path\nseen = list(Path('.').rglob('*.cu'))\n", 0),
+        ("CMakeLists.txt", GLOBS.replace("_RECURSE", ""), 0),
+        ("CMakeLists.txt", GLOBS.replace(".cu", ".cpp"), 0),
+        ("csrc/CMakeLists.txt", GLOBS, 0),
+        ("CMakeLists.txt", "add_library(x engine/stock.cu)\n", 0),
+    ],
+)
+def test_sources_that_a_build_finds_by_itself_are_built_for_everybody(
+    build: str, text: str, line: int, tmp_path: Path
+) -> None:
+    base, head = ({**tree, build.encode(): Node(text.encode())} for tree in honest())
+    kernel = f"{FUSED}/csrc/step.cu"
+    analysis = Analysis(context_of(base, head | {kernel.encode(): Node(b"int f() { return 1; }\n")}, tmp_path))
+    found = [f"{f.where.path} {f.message.split()[0]}" for f in built(analysis)]
+    assert found == ([f"{kernel} {build}:{line}"] if line else [])

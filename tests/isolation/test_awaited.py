@@ -55,6 +55,37 @@ def test_the_base_asks_for_something_else(asking: str, tmp_path: Path) -> None:
     assert _asked(asking, tmp_path) == []
 
 
+FINDS = "import importlib\n\nKNOWN = {'K': 'k3'}\n\n\ndef f(arch, package):\n    return importlib.import_module(NAME)\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("f'engine.models.{arch}'", True),
+        ("'engine.models.' + arch", True),
+        ("'engine.%s.executor' % arch", True),
+        ("'engine.models.{}'.format(arch)", True),
+        ("'.'.join(['engine.models', arch])", True),
+        ("f'.models.{arch}', package='engine'", True),
+        ("f'engine.models.{arch}.executor'", True),
+        ("f'engine.models.{arch}_one'", False),
+        ("f'engine.layers.{arch}'", False),
+        ("f'engine.models.{KNOWN[arch]}'", False),
+        ("f'{package}.{arch}'", False),
+        ("arch", False),
+    ],
+)
+def test_names_that_are_put_together_can_be_that_of_a_new_module(name: str, found: bool, tmp_path: Path) -> None:
+    asked = _asked(FINDS.replace("NAME", name), tmp_path)
+    assert [(by, line) for _, by, line in asked] == ([("engine/asks.py", 7)] if found else [])
+
+
+def test_a_loop_over_names_asks_for_those(tmp_path: Path) -> None:
+    loop = "import importlib\n\nfor name in ('k3', 'LAST'):\n    importlib.import_module(f'engine.models.{name}')\n"
+    assert not _asked(loop, tmp_path)
+    assert _asked(loop.replace("LAST", "k3_fused"), tmp_path) == [(K3, "engine/asks.py", 4)]
+
+
 LOADS = "import importlib, os\nfor f in {how}:\n    importlib.import_module(f'engine.models.{{f}}')\n"
 
 

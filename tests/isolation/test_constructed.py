@@ -73,3 +73,30 @@ def test_an_object_without_its_constructor_is_told(text: str) -> None:
 def test_an_object_with_it_is_as_good_as_before(text: str) -> None:
     proof = _prove(BASE, HEAD, CONFIG, other=text)
     assert _proven(proof), proof.differences
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (BELOW + "    def take(self, more):\n        for k, v in more.items(): setattr(self, k, v)\n", 5),
+        (BELOW + "    def take(self, more):\n        self.__dict__.update(more)\n", 5),
+        (BELOW + "    def take(self, more):\n        vars(self).update(**more)\n", 0),
+        (BELOW + "    def take(self, key, value):\n        vars(self)[key] = value\n", 5),
+        (BELOW + "    def take(self, more):\n        self.__dict__ = more\n", 5),
+        (BELOW + "    def take(self, key, value):\n        object.__setattr__(self, key, value)\n", 5),
+        ("from a import Layer\n\ndef take(layer: Layer, k, v):\n    setattr(layer, k, v)\n", 4),
+        ("from a import Layer\n\ndef take(k, v):\n    layer = Layer(None)\n    setattr(layer, k, v)\n", 5),
+        ("from a import Layer\n\ndef take(k, v):\n    setattr(Layer, k, v)\n", 4),
+        # Told by name, of another class, or with the names in sight.
+        (BELOW + "    def take(self, name, value):\n        setattr(self, f'weight_{name}', value)\n", 0),
+        (BELOW + "    def take(self):\n        for name in ('a', 'b'): setattr(self, name, 1)\n", 0),
+        (BELOW + "    def __setstate__(self, state):\n        self.__dict__.update(state)\n", 0),
+        (BELOW + "    def twin(self, other):\n        self.__dict__.update(other.__dict__)\n", 0),
+        ("from a import Layer\n\nclass Other:\n    def take(self, k, v):\n        setattr(self, k, v)\n", 0),
+        ("from a import Layer\n\ndef take(weight, k, v):\n    setattr(weight, k, v)\n", 0),
+    ],
+)
+def test_attributes_that_are_set_under_computed_names_are_told(text: str, line: int) -> None:
+    proof = _prove(BASE, HEAD, CONFIG, other=text)
+    told = [s.difference for s in proof.differences]
+    assert [(d.line, d.lookup, d.undecided) for d in told] == ([(7, f"other.py:{line}", True)] if line else [])

@@ -130,3 +130,31 @@ def test_a_name_that_the_base_asks_this_module_for(asking: str, proven: bool) ->
 def test_a_new_member_and_what_the_class_body_reads(body: str, new: str, proven: bool) -> None:
     base = f"class K:\n    {body}"
     assert _proven(_prove(base, base.replace("class K:\n", f"class K:\n    {new}\n"))) is proven
+
+
+GUARDS = {
+    "bool": "if bool(config.fused): return 0",
+    "any": "if any((config.fused, 0)): return 0",
+    "getattr": "if getattr(config, 'fused', None) == 'on': return 0",
+    "isinstance": "if isinstance(config.fused, str): return 0",
+    "len": "if len(config.fused or ()): return 0",
+}
+
+
+@pytest.mark.parametrize("name", GUARDS)
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import builtins\nbuiltins.NAME = other\n",
+        "import builtins as b\n\ndef install():\n    b.NAME = other\n",
+        "import builtins\nsetattr(builtins, 'NAME', other)\n",
+        "import builtins\nvars(builtins).update(NAME=other)\n",
+        "__builtins__['NAME'] = other\n",
+    ],
+)
+def test_builtins_that_the_base_replaces_are_not_worked_out(name: str, text: str) -> None:
+    base = "from settings import Config\n\ndef f(x, config: Config):\n    return stock(x)\n"
+    head = base.replace("    return", f"    {GUARDS[name]}\n    return")
+    assert _proven(_prove(base, head, other="import builtins\nbuiltins.print = quiet\nf = builtins.NAME\n"))
+    assert not _proven(_prove(base, head, other=text.replace("NAME", name)))
+    assert not _proven(_prove(base + f"def {name}(*a): return 1\n", head + f"def {name}(*a): return 1\n"))

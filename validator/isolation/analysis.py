@@ -16,6 +16,7 @@ from validator.isolation.blast.imports import imports_of
 from validator.isolation.blast.radius import Radius, graph_of, measure, target_path
 from validator.isolation.dispatch import Choice, choices
 from validator.isolation.existing_tests import Coverage, coverage
+from validator.isolation.globbed import Globbed, globbed
 from validator.isolation.kernels.files import is_compiled
 from validator.isolation.kernels.kept import reader
 from validator.isolation.kernels.shipped import Shipped, compare_rebuilt, compare_shipped, merged
@@ -131,6 +132,12 @@ class Analysis:
         """New modules, shared or isolated, that the base already asks for."""
         new = [p for p in (*self.own, *self.added) if p not in self.base]
         return tuple(awaited(self.base, self.head, new, self.is_test))
+
+    @cached_property
+    def globbed(self) -> tuple[Globbed, ...]:
+        """New native files, isolated ones, that a build of the base takes because they lie where it looks."""
+        files = (f for f in self.context.change.files if f.path and f.status is not ChangeStatus.DELETED)
+        return tuple(globbed(self.base, [f.path for f in files if self._isolated(f.path)]))
 
     def _named_at_base(self, path: str) -> bool:
         return bool(self.base.mentions(self.head.module_name(path).rpartition(".")[2]))

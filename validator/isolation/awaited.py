@@ -8,10 +8,11 @@ and yet shared code does something else with the switch off.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from validator.isolation.blast.imports import Import, ScannedImport, When, imports_of, scan
+from validator.isolation.put_together import put_together
 from validator.isolation.source import Sources
 
 __all__ = ["Awaited", "awaited"]
@@ -27,10 +28,13 @@ class Awaited:
     """Dotted name of the module or package that the base has not."""
     asked_by: str
     line: int
+    in_parts: bool = False
+    """The name is put together there, and can be this one."""
 
 
 def awaited(base: Sources, head: Sources, paths: Iterable[str], is_test: Callable[[str], bool]) -> Iterator[Awaited]:
     """Ask for each of the files that only the head has; packages once, not for every module in them."""
+    paths = tuple(paths)
     known = {prefix for name in base.names() for prefix in _prefixes(name)}
     tops: dict[str, str] = {}
     for path in sorted(paths):
@@ -42,6 +46,16 @@ def awaited(base: Sources, head: Sources, paths: Iterable[str], is_test: Callabl
             line = None if is_test(by) else _asks(base, by, top)
             if line is not None:
                 yield Awaited(path, top, by, line)
+    if tops:
+        yield from _put_together(base, {head.module_name(p): p for p in paths}, is_test)
+
+
+def _put_together(base: Sources, new: Mapping[str, str], is_test: Callable[[str], bool]) -> Iterator[Awaited]:
+    """By names that are put together; once a place, with the first module that it can mean."""
+    for asked in put_together(base):
+        name = next((n for n in sorted(new) if asked.pattern.fullmatch(n)), None)
+        if name is not None and not is_test(asked.path):
+            yield Awaited(new[name], name, asked.path, asked.line, in_parts=True)
 
 
 def _prefixes(name: str) -> list[str]:

@@ -38,6 +38,9 @@ __all__ = ["run"]
 _NOT_SHOWN = (
     "what C extensions, `__getattr__` and other dynamic lookups do",
     "that attributes which only the head stores are not looked up by packages outside the tree",
+    "that code which sets attributes under computed names (`setattr(x, name, …)`), on objects of which it does not say "
+    "what they are, leaves alone what the facts are about",
+    "objects that were pickled by an earlier version, or made without their constructor by code that names no class",
     "that what was read a moment before in the same function is not removed or replaced in between",
     "classes outside the tree whose constructors call back, or whose subclasses leave out the constructor above",
     "code that reads docstrings, or the text of annotations of functions without a decorator",
@@ -148,7 +151,7 @@ def _off_path(context: StageContext, analysis: Analysis) -> StageResult:
 
 def _unparsed(analysis: Analysis) -> tuple[str, ...]:
     """Own files of which what they do when they are loaded, or who loads them, is not known."""
-    rules = (not_evaluated.walked, not_evaluated.shadowing, not_evaluated.expected)
+    rules = (not_evaluated.walked, not_evaluated.shadowing, not_evaluated.expected, not_evaluated.built)
     found = [f for rule in rules for f in rule(analysis)]
     return (*(p for p in analysis.own if analysis.head.parse(p).module is None), *(f.where.path for f in found))
 

@@ -9,11 +9,12 @@ from dataclasses import dataclass, replace
 
 from validator.isolation.offpath.causes import Cause, causes
 from validator.isolation.offpath.compare import Difference, Kind, Residue, compare
+from validator.isolation.offpath.computed_stores import ComputedStores
 from validator.isolation.offpath.constants import value_of
 from validator.isolation.offpath.facts import solve
 from validator.isolation.offpath.freshness import fact_scopes
 from validator.isolation.offpath.harmless import Harmless
-from validator.isolation.offpath.kinds import Kinds
+from validator.isolation.offpath.kinds import Class, Kinds
 from validator.isolation.offpath.names import Names
 from validator.isolation.offpath.normalise import normalise
 from validator.isolation.offpath.place import place_at
@@ -21,6 +22,7 @@ from validator.isolation.offpath.prune import prune
 from validator.isolation.offpath.raising import Raising
 from validator.isolation.offpath.rewritten import Side, rewritten
 from validator.isolation.offpath.scopes import annotations_of, functions_of
+from validator.isolation.offpath.stores import stores
 from validator.isolation.offpath.switch import Off, OffForm, SwitchSpec
 from validator.isolation.offpath.unbound import newly_unbound, unbound_reads
 from validator.isolation.offpath.world import World
@@ -143,7 +145,27 @@ def _items(
         for path, line, text in sorted(head.idle_decorators)
         if path == new and text not in known
     )
-    return [*same, *compare(left, right, Harmless(old, new, base, head, read, raises)), *raising, *annotations]
+    differences = compare(left, right, Harmless(old, new, base, head, read, raises))
+    return [*same, *differences, *raising, *annotations, *_set_by_computed_names(head, new, raises)]
+
+
+def _set_by_computed_names(head: World, path: str, raises: Raising) -> Iterator[Difference]:
+    """Attributes that the proof takes for what a store says, and that other code of the class may set by the way."""
+    computed = ComputedStores(raises.kinds)
+    known = {name for _, _, name in head.facts.of_class} | set(head.facts.attributes)
+    told: set[tuple[str, str]] = set()
+    for store in stores(path, head.residual(path)):
+        if store.name not in known & head.facts_used or (store.class_name, store.name) in told:
+            continue
+        owner = raises.kinds.bound(path, store.class_name) if store.class_name else None
+        found = computed.on(owner, store.name) if isinstance(owner, Class) else None
+        if found is not None:
+            told.add((store.class_name, store.name))
+            where, line, text = found
+            what = (
+                f"`{store.class_name}.{store.name}` holds what is stored here unless `{text}` sets it to something else"
+            )
+            yield Difference(0, 0, store.line, store.line, store.class_name, what, f"{where}:{line}", undecided=True)
 
 
 def _annotations(base: World, head: World, old: str, new: str, raises: Raising) -> Iterator[Difference]:

@@ -7,6 +7,7 @@ import builtins
 import re
 from collections.abc import Set
 from dataclasses import dataclass
+from functools import cached_property
 
 from validator.isolation.offpath.constants import name_of
 from validator.isolation.offpath.place import Place
@@ -109,8 +110,23 @@ class Names:
         return Meanings(self, path)
 
     def binds(self, path: str, name: str) -> bool:
-        """Whether the module binds the name itself (and so hides a builtin)."""
-        return name in self.bindings(path)
+        """Whether the module binds the name itself (and so hides a builtin), or the builtin of it is replaced."""
+        return name in self.bindings(path) or name in self._replaced_builtins
+
+    @cached_property
+    def _replaced_builtins(self) -> frozenset[str]:
+        """Builtins that some module outside the isolated paths replaces for all: `builtins.bool = …`; those that it
+        names in a quoted word count as well."""
+        found: set[str] = set()
+        for path in (*self.sources.mentions("builtins"), *self.sources.mentions("__builtins__")):
+            data = self.sources.data(path)
+            called = rb"|".join({b"builtins", b"__builtins__", *_BUILTINS_AS.findall(data)})
+            stored = rb"\b(?:" + called + rb")(?:\.|\.__dict__\[[\"']|\[[\"'])(\w+)[\"'\]]*\s*=(?!=)"
+            by_name = rb"\b(?:setattr|patch\.object)\(\s*(?:" + called + rb")\s*,\s*[\"'](\w+)[\"']"
+            by_table = rb"\b(?:" + called + rb")(?:\.__dict__)?\)?\.update\(([^)]*)"
+            found |= {m.decode() for pattern in (stored, by_name) for m in re.findall(pattern, data)}
+            found |= {w.decode() for text in re.findall(by_table, data) for w in re.findall(rb"\w+", text)}
+        return frozenset(name for name in found if hasattr(builtins, name))
 
     def imported(self, path: str, node: ast.ImportFrom, name: str) -> tuple[str, str] | None:
         """(path, name) that a `from` import binds to `name`."""
@@ -206,6 +222,7 @@ def _is_function(node: ast.AST) -> bool:
     return isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
 
 
+_BUILTINS_AS = re.compile(rb"\bimport[ \t]+builtins[ \t]+as[ \t]+(\w+)")
 _TYPING = ("typing", "typing_extensions")
 _BLOCKS = (
     ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Try, ast.Match,

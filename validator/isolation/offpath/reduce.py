@@ -189,7 +189,8 @@ class Reducer:
 
     def _fold(self, node: ast.expr) -> ast.expr:
         """One reduction step on a node whose children are reduced."""
-        found = None if _from_display(node) else self.world.form.read(node)
+        hidden = isinstance(node, ast.Call) and self._hides_builtin(node.func)
+        found = None if hidden or _from_display(node) else self.world.form.read(node)
         if found is not None and not self._broken(node) and all(self.pure(p) for p in _parts(node)):
             self.world.seen_switch = True
             self.world.note(node, self.place)
@@ -278,11 +279,11 @@ class Reducer:
     def _call(self, node: ast.Call) -> ast.expr:
         args = [*node.args, *(k.value for k in node.keywords)]
         plain = not node.keywords and not any(isinstance(a, ast.Starred) for a in node.args)
-        if plain:
+        if plain and not self._hides_builtin(node.func):
             value = call(node.func, node.args)
             if isinstance(node.func, ast.Attribute) and node.func.attr == "split" and value is not UNKNOWN:
                 return ast.copy_location(ast.List(elts=[constant(v, node) for v in value], ctx=ast.Load()), node)
-            if value is not UNKNOWN and not self._shadowed_builtin(node.func):
+            if value is not UNKNOWN:
                 return constant(value, node)
             match node:
                 case ast.Call(
@@ -297,8 +298,7 @@ class Reducer:
                         self.world.note(target, self.place)
                         return constant(False, node) if name == "hasattr" else node.args[2]
                 case ast.Call(func=ast.Name(id="len" | "bool" as name), args=[held]) if self._holds_nothing(held):
-                    if not self._shadowed_builtin(node.func):
-                        return constant(0 if name == "len" else False, node)
+                    return constant(0 if name == "len" else False, node)
                 case ast.Call(func=ast.Attribute(attr="get", value=receiver), args=[key, *rest]) if (
                     self.pure(key)
                     and len(rest) < 2
@@ -338,6 +338,10 @@ class Reducer:
             if self.place.local(first) or not plain or looked_into or (not bound and not hasattr(builtins, first)):
                 return False
         return True
+
+    def _hides_builtin(self, function: ast.expr) -> bool:
+        """Whether a function with a builtin's name is another one."""
+        return isinstance(function, ast.Name) and hasattr(builtins, function.id) and self._shadowed_builtin(function)
 
     def _shadowed_builtin(self, function: ast.expr) -> bool:
         return isinstance(function, ast.Name) and (

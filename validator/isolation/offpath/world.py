@@ -71,6 +71,8 @@ class World:
         self.surely_idle = Idle({})
         """Of that, what the change itself names somewhere: it is not meant for somebody outside the tree."""
         self.seen_switch = False
+        self.facts_used: set[str] = set()
+        """Attributes of which what they hold was asked for, and told."""
         self.names_read: set[tuple[str, str, int]] = set()
         """(path, name, line) of every read of a name that was looked at."""
         self.idle_decorators: set[tuple[str, int, str]] = set()
@@ -223,6 +225,8 @@ class World:
         known = self.facts.attributes.get(node.attr)
         if known is None and self._of_own(node, place):
             known = self.facts.of_class.get((place.path, place.class_name, node.attr))
+        if known is not None:
+            self.facts_used.add(node.attr)
         return known
 
     def _of_module(self, node: ast.Attribute, place: Place) -> bool:

@@ -21,7 +21,7 @@ from validator.rule import Rule
 from validator.stage import StageContext
 from validator.verdict.model import Finding, Severity
 
-__all__ = ["RULE", "check", "expected", "shadowing", "walked"]
+__all__ = ["RULE", "built", "check", "expected", "shadowing", "walked"]
 
 RULE = Rule("isolation/not-evaluated", "shared file that could not be evaluated", Severity.UNPROVEN)
 
@@ -46,6 +46,7 @@ def check(context: StageContext) -> Iterator[Finding]:
     yield from walked(analysis)
     yield from shadowing(analysis)
     yield from expected(analysis)
+    yield from built(analysis)
     for path in sorted(analysis.own):
         source = analysis.head.parse(path)
         if source.module is None:
@@ -86,8 +87,16 @@ def _walk(data: bytes) -> int | None:
 def expected(analysis: Analysis) -> Iterator[Finding]:
     """New modules, shared or isolated, that the base already asks for: an optional import that failed until now."""
     for found in analysis.awaited:
-        what = f"{found.asked_by}:{found.line} asks for `{found.name}`, which only the head has: what it does then"
+        asks = "puts together names of modules and can ask for" if found.in_parts else "asks for"
+        what = f"{found.asked_by}:{found.line} {asks} `{found.name}`, which only the head has: what it does then"
         yield finding(RULE, found.path, f"{what} was not worked out", identity=(found.asked_by, found.name))
+
+
+def built(analysis: Analysis) -> Iterator[Finding]:
+    """Native files of the isolated package that a build of the base compiles into what everybody loads."""
+    for found in analysis.globbed:
+        what = f"{found.build}:{found.line} compiles every `{found.pattern}`, and so {found.path} for everybody"
+        yield finding(RULE, found.path, f"{what}: what it does when it is loaded was not examined")
 
 
 def shadowing(analysis: Analysis) -> Iterator[Finding]:
