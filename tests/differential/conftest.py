@@ -28,7 +28,7 @@ for _tree in ("base", "head"):
     shutil.copytree(FIXTURES / _tree, OVERLAY, dirs_exist_ok=True)
 atexit.register(shutil.rmtree, OVERLAY, ignore_errors=True)
 TREES = Trees(OVERLAY, FIXTURES / "base")
-LIMITS = Limits(wall=5, memory=2 << 30)
+LIMITS = Limits(wall=30, memory=2 << 30)
 SEED = 20261129
 
 

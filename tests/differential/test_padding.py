@@ -63,7 +63,7 @@ def judged(tmp_path: Path) -> Judge:
         for side, name, text in (("head", "fast", FAST), ("base", "stock", STOCK)):
             (tmp_path / side).mkdir(exist_ok=True)
             (tmp_path / side / f"{name}.py").write_text(text)
-        with runner_for(chosen, Trees(tmp_path / "head", tmp_path / "base"), Limits(wall=10)) as runner:
+        with runner_for(chosen, Trees(tmp_path / "head", tmp_path / "base"), Limits(wall=30)) as runner:
             made = [Case("k", SIZES, seed, plan=plan, padding=True) for plan in plans for seed in SEEDS]
             return [run_case(runner, case).result for case in made]
 

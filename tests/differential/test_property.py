@@ -70,7 +70,7 @@ def judged(tmp_path: Path, function: str, **changes: Any) -> KernelResult:
         }
     )
     trees = Trees(tmp_path / "head", tmp_path / "base")
-    with runner_for(contract, trees, Limits(wall=10)) as runner:
+    with runner_for(contract, trees, Limits(wall=30)) as runner:
         return run_kernel(runner, 3, 5)
 
 

@@ -78,7 +78,7 @@ class Killer(threading.Thread):
 @pytest.mark.parametrize("seed", [1, 2])
 def test_a_worker_killed_at_any_moment_costs_the_case_it_was_at_and_no_other(tree: Path, seed: int) -> None:
     contract = KernelContract.model_validate({**KERNEL, "candidate": "good:total"})
-    with runner_for(contract, Trees(tree, tree), Limits(wall=10)) as runner:
+    with runner_for(contract, Trees(tree, tree), Limits(wall=30)) as runner:
         assert runner.candidate.start().detail == ""
         killer = Killer(runner, seed)
         killer.start()
@@ -130,6 +130,6 @@ def processes_of(tree: Path) -> list[int]:
 
 
 def test_a_folder_that_is_gone_is_an_outcome_too(tree: Path) -> None:
-    with Worker("good:total", tree, Limits(wall=10)) as worker:
+    with Worker("good:total", tree, Limits(wall=30)) as worker:
         shutil.rmtree(tree)
         assert worker.start().outcome.value == "unloadable"
