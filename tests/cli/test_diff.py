@@ -109,10 +109,23 @@ def test_a_missing_callable_is_unproven(project: Path) -> None:
     assert "cannot be imported: AttributeError" in done.stdout
 
 
+SLOW = """import time
+
+from ops.planted import i14_workspace_not_cleared
+
+
+def bad(x, work, out):
+    time.sleep(0.05)
+    i14_workspace_not_cleared(x, work, out)
+"""
+
+
 def test_a_run_that_is_ended_tells_what_it_found_and_leaves_nothing(project: Path, tmp_path: Path) -> None:
     (folder := tmp_path / "temporary").mkdir()
+    (project / "tree/ops/slow.py").write_text(SLOW)  # it is still running when it is ended, however slow this test is
+    (project / "slow.toml").write_text(CONTRACT.format(candidate="slow:bad"))
     more = ["--cases", "300", "--jobs", "1", "--corpus", "corpus"]
-    command = [sys.executable, "-m", "validator", "diff", "--manifest", "bad.toml", *COMMON, *more]
+    command = [sys.executable, "-m", "validator", "diff", "--manifest", "slow.toml", *COMMON, *more]
     with subprocess.Popen(
         command, cwd=project, stderr=subprocess.PIPE, text=True, env={**os.environ, "TMPDIR": str(folder)}
     ) as running:
@@ -122,7 +135,7 @@ def test_a_run_that_is_ended_tells_what_it_found_and_leaves_nothing(project: Pat
         _, told = running.communicate(timeout=60)
     assert running.returncode == 130, told
     assert "found before that: row_sum fails with" in told
-    assert "--manifest bad.toml --tree tree --base base" in told
+    assert "--manifest slow.toml --tree tree --base base" in told
     assert list(folder.iterdir()) == []
 
 
