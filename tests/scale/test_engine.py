@@ -156,7 +156,8 @@ def killed_while_it_runs(executor, folder):
         os.kill(int((folder / "1").read_text()), signal.SIGKILL)
 
     threading.Thread(target=kill, daemon=True).start()
-    work = [cell(n, "stay", f"{folder}/{n}|0.6".encode(), seconds=1.0) for n in range(4)]
+    stays = {1: 2.5}  # long enough for whoever kills it, on a busy machine too
+    work = [cell(n, "stay", f"{folder}/{n}|{stays.get(n, 0.3)}".encode(), seconds=1.0) for n in range(4)]
     outcomes = list(Engine(executor).run(work, 4))
     assert told(outcomes) == {c.id: ("done", str(folder / str(n)).encode()) for n, c in enumerate(work)}
     return [len((folder / str(n)).read_text().split()) for n in range(4)]
