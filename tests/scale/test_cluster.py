@@ -60,6 +60,8 @@ def test_a_worker_that_is_killed_costs_the_cell_it_had(ray_cluster, tmp_path):
 
 
 def test_a_budget_ends_what_runs(ray_cluster):
+    warm = cells(4, "slow", payload=b"1", seconds=30.0)
+    assert len(list(Engine(ray_cluster).run(warm, 4))) == 4  # its workers are there
     work = [*cells(2, "slow", payload=b"60", seconds=30.0), *cells(2, seconds=30.0)]
     start = time.monotonic()
     outcomes = list(Engine(ray_cluster, budget=Budget(5.0)).run(work, len(work)))
