@@ -16,7 +16,7 @@ from validator.isolation.offpath.nodes import inert, origin_of, ranks
 from validator.isolation.offpath.scopes import bound_names
 from validator.isolation.syntax import unparse
 
-__all__ = ["Context", "Difference", "Kind", "Residue", "compare"]
+__all__ = ["Context", "Difference", "Kind", "Residue", "added", "compare", "is_standard"]
 
 
 class Kind(StrEnum):
@@ -99,6 +99,14 @@ class Judge(Protocol):
     def reordered(self, node: ast.stmt, passed: Sequence[ast.stmt], at: Context) -> Sequence[Difference]:
         """What it amounts to that an import stands on the other side of these imports."""
 
+    def removed(self, node: ast.stmt, at: Context) -> Residue | None:
+        """What a statement that only the base has amounts to; None: it is a difference."""
+
+
+def added(node: ast.stmt, at: Context, reason: str, lookup: str = "", *, undecided: bool = False) -> Difference:
+    """A difference at a statement that only the head has."""
+    return Difference(0, 0, node.lineno, node.end_lineno or node.lineno, at.inside, reason, lookup, undecided)
+
 
 def compare(base: list[ast.stmt], head: list[ast.stmt], judge: Judge) -> list[Item]:
     """Every difference and residue, by line at the head."""
@@ -130,7 +138,7 @@ class _Comparison:
             return
         ranked = [set(zip(texts, ranks(body), strict=True)) for texts, body in ((a, base), (b, head))]
         moved = {text for text, _ in ranked[0] & ranked[1]}
-        moved |= {dump(s) for s in base if _standard(s)} & set(b)
+        moved |= {dump(s) for s in base if is_standard(s)} & set(b)
         moved -= {dump(s) for s in _rebinding(base) + _rebinding(head)}
         for tag, i1, i2, j1, j2 in SequenceMatcher(None, a, b, autojunk=False).get_opcodes():
             if tag == "equal":
@@ -176,8 +184,15 @@ class _Comparison:
                 whole = origin is not None and origin[1] == len(added)
                 yield replace(found, head_line=origin[0]) if origin and whole else found
                 base = []
-        if base:
-            yield self._difference(base, [], at, near)
+        gone = []
+        for statement in base:
+            harmless = self.judge.removed(statement, at)
+            if harmless is None:
+                gone.append(statement)
+            else:
+                yield replace(harmless, line=near)
+        if gone:
+            yield self._difference(gone, [], at, near)
 
     def _difference(self, base: Sequence[ast.AST], head: Sequence[ast.AST], at: Context, near: int) -> Difference:
         base_span, head_span = _span(base), _span(head)
@@ -277,7 +292,7 @@ def _rebinding(body: list[ast.stmt]) -> list[ast.stmt]:
     return [s for s, found in zip(body, names, strict=True) if starred or any(counted[n] > 1 for n in found)]
 
 
-def _standard(node: ast.stmt) -> bool:
+def is_standard(node: ast.stmt) -> bool:
     """An import from the standard library: nothing depends on when it runs."""
     names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
     names += [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []

@@ -173,8 +173,8 @@ def _annotations(base: World, head: World, old: str, new: str, raises: Raising) 
     body = head.residual(new)
     if any(isinstance(s, ast.ImportFrom) and s.module == "__future__" for s in body):
         return
-    known = {ast.dump(a) for a in annotations_of(base.residual(old))}
-    for node in annotations_of(body):
+    known = {ast.dump(a) for a in annotations_of([*base.residual(old), *base.overloads.get(old, ())])}
+    for node in annotations_of([*body, *head.overloads.get(new, ())]):
         if ast.dump(node) in known:
             continue
         place = place_at(head.sources, new, node.lineno, inside=False)
@@ -283,6 +283,9 @@ def _facts(world: World, path: str) -> Iterable[Fact]:
                 f"`{owner}.{name}` is {value_of(value)!r}",
                 "no base code uses it on this class, and every store that can run sets it so",
             )
+    for (where, name), value in sorted(world.facts.of_module.items()):
+        if where == path:
+            yield Fact(f"`{name}` is {value_of(value)!r}", "every store that can run with the switch off sets it so")
     for (where, function, name), value in sorted(world.facts.parameters.items()):
         if where == path:
             yield Fact(

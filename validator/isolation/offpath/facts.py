@@ -10,6 +10,7 @@ reachable under the facts.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -20,6 +21,7 @@ from validator.isolation.offpath.idle import idle_in
 from validator.isolation.offpath.names import Names
 from validator.isolation.offpath.notes import Idle
 from validator.isolation.offpath.parameters import may_be_passed, new_parameters
+from validator.isolation.offpath.scopes import bindings, walk_scope
 from validator.isolation.offpath.stores import Store, stores
 from validator.isolation.offpath.switch import OffForm
 from validator.isolation.offpath.world import Facts, World
@@ -42,6 +44,7 @@ def solve(
 ) -> World:
     """A world for the head with the facts that hold in these files. `scopes`: see `freshness.fact_scopes`."""
     facts = Facts(
+        of_module=dict(_shared_names(names, modules, fresh)),
         parameters=dict(new_parameters(names.sources, base, modules)),
         absent=_never_defined(
             {name for (_, _, name), scope in scopes.items() if scope == "any"}
@@ -69,9 +72,32 @@ def _asked_for(head: Sources, base: Sources, modules: Mapping[str, ast.Module]) 
     for node in (call for module in modules.values() for call in nodes(module, ast.Call)):
         match node:
             case ast.Call(func=ast.Name(id="getattr" | "hasattr"), args=[_, ast.Constant(value=str(name)), *_]):
-                if not base.mentions(name) and set(head.mentions(name)) <= set(modules):
+                if not _may_be_attribute(base, name) and all(
+                    p in modules or not _may_be_attribute(head, name, p) for p in head.mentions(name)
+                ):
                     found.add(name)
     return found
+
+
+def _may_be_attribute(sources: Sources, name: str, path: str = "") -> bool:
+    """Whether code can mean an attribute by the word, in one file or in all: prose may hold it."""
+    word = re.escape(name).encode("utf-8", "surrogateescape")
+    code = re.compile(
+        rb"\.\s*" + word + rb"\b|[\"']" + word + rb"[\"']|\b(?:def|class|as|import)\s+" + word + rb"\b"
+        rb"|\b" + word + rb"\s*[:=,)\]]"
+    )
+    return any(code.search(sources.data(p)) for p in ([path] if path else sources.mentions(name)))
+
+
+def _shared_names(
+    names: Names, modules: Mapping[str, ast.Module], fresh: frozenset[str]
+) -> Iterator[tuple[tuple[str, str], ast.expr]]:
+    """Names that only the head has, that a module binds to a constant and that some function may bind anew."""
+    for path, module in modules.items():
+        for name in {n for node in nodes(module, ast.Global) for n in node.names} & fresh:
+            match names.bindings(path).get(name, []):
+                case [ast.Assign(value=value) | ast.AnnAssign(value=ast.expr() as value)] if is_constant(value):
+                    yield (path, name), value
 
 
 def _never_defined(attributes: set[str], modules: Mapping[str, ast.Module]) -> set[str]:
@@ -165,10 +191,22 @@ class _Search:
                 self._drop(facts.attributes, name, (name,))
             for key in [k for k, v in facts.of_class.items() if k[2] == name and empty_display(v) is not None]:
                 self._drop(facts.of_class, key, key)
+        for path, name in self._bound_anew(world, idle):
+            if facts.of_module.pop((path, name), None) is not None:
+                self.dropped.add(("module", path, name))
         for parameter in list(facts.parameters):
             if may_be_passed(world, idle, self.base, parameter, facts.parameters[parameter]):
                 self._drop(facts.parameters, parameter, parameter)
         return len(self.dropped) > before
+
+    def _bound_anew(self, world: World, idle: Idle) -> Iterator[tuple[str, str]]:
+        """(path, name) of what is left of stores to names of the module, in functions that say `global`."""
+        for path in world.modules:
+            for function in functions(ast.Module(world.residual(path), [])):
+                shared = {n for g in walk_scope(function.body) if isinstance(g, ast.Global) for n in g.names}
+                for name, node in bindings(function.body) if shared else ():
+                    if name in shared and not idle.covers(path, getattr(node, "lineno", 0)):
+                        yield path, name
 
     def _drop(self, facts: dict[Any, ast.expr], key: Any, what: tuple[str, ...]) -> None:
         del facts[key]

@@ -11,7 +11,9 @@ from validator.isolation.offpath.names import Names, decorated, decorator_name
 from validator.isolation.offpath.place import Place
 from validator.isolation.source import Sources
 
-__all__ = ["class_of", "field_defaults"]
+__all__ = ["class_of", "field_defaults", "makes_plain_object"]
+
+_FIELD = ("field", "Field", "dataclasses.field", "pydantic.Field")
 
 
 def field_defaults(names: Names, function: ast.expr, place: Place) -> dict[str, ast.expr]:
@@ -27,6 +29,42 @@ def field_defaults(names: Names, function: ast.expr, place: Place) -> dict[str, 
     else:
         node = class_of(names, place.path, function.id)
     return _defaults(node) if node is not None and _is_plain(node) else {}
+
+
+def makes_plain_object(names: Names, call: ast.expr, path: str) -> bool:
+    """Whether a call makes an object of a dataclass, or of a plain pydantic model, of which every field has a default
+    that is a constant or a new container, and whose class runs nothing else: it has no effect and raises nothing.
+
+    Arguments: only fields by name, of dataclasses, which take whatever they get.
+    """
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or call.args:
+        return False
+    node = class_of(names, path, call.func.id)
+    if node is None or node.keywords or names.binds(path, "*"):
+        return False
+    made = _is_plain(node) and not node.bases and names.is_inert(path, node.decorator_list[0])
+    model = [name_of(b) for b in node.bases] in (["BaseModel"], ["pydantic.BaseModel"]) and not node.decorator_list
+    if model and not names.comes_from_outside(path, name_of(node.bases[0]).partition(".")[0]):
+        return False
+    fields = [i for i in node.body if isinstance(i, ast.AnnAssign) and isinstance(i.target, ast.Name)]
+    known = {i.target.id for i in fields if isinstance(i.target, ast.Name)}
+    given = {k.arg for k in call.keywords}
+    plain = all(
+        i in fields or isinstance(i, ast.Pass) or (isinstance(i, ast.Expr) and isinstance(i.value, ast.Constant))
+        for i in node.body
+    )
+    return (
+        (made or model) and plain and (not given or (made and given <= known)) and all(map(_has_plain_default, fields))
+    )
+
+
+def _has_plain_default(field: ast.AnnAssign) -> bool:
+    match field.value:
+        case ast.Call(func=function, args=[], keywords=[ast.keyword(arg="default", value=value)]):
+            return name_of(function) in _FIELD and is_constant(value)
+        case ast.Call(func=function, args=[], keywords=[ast.keyword(arg="default_factory", value=ast.Name(id=made))]):
+            return name_of(function) in _FIELD and made in ("list", "dict", "set")
+    return is_constant(field.value)
 
 
 def _has_subclass(sources: Sources, name: str) -> bool:

@@ -9,15 +9,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from validator.isolation.effects import statement_effects
-from validator.isolation.offpath.compare import Context, Difference, Kind, Residue
+from validator.isolation.offpath.compare import Context, Difference, Kind, Residue, added
 from validator.isolation.offpath.constants import is_constant, name_of, value_of
-from validator.isolation.offpath.loading import acts, from_outside, newly_loaded
+from validator.isolation.offpath.fields import makes_plain_object
+from validator.isolation.offpath.importing import Importing
 from validator.isolation.offpath.lookups import Found, Lookups
 from validator.isolation.offpath.losses import MARK
 from validator.isolation.offpath.nodes import with_fields
 from validator.isolation.offpath.place import place_at
 from validator.isolation.offpath.raising import Raising
-from validator.isolation.offpath.scopes import annotations_of, bound_names
+from validator.isolation.offpath.scopes import bound_names
 from validator.isolation.offpath.world import World
 from validator.isolation.syntax import nodes, unparse, walk
 
@@ -25,7 +26,6 @@ __all__ = ["Harmless"]
 
 _LISTS = re.compile(rb"\bvars\(|\.__dict__\b|\basdict\(|\bastuple\(|\bdir\(self\b")
 """Code to which a new attribute shows, whatever its name."""
-_READ_ANNOTATIONS = frozenset({"BaseModel", "BaseSettings", "NamedTuple", "TypedDict", "Struct"})
 
 
 class Harmless:
@@ -42,12 +42,13 @@ class Harmless:
         """Attributes that what is left of the head's changed files reads."""
         self.raises = raises
         self.lookups = Lookups(raises.kinds, base.sources, old, path)
+        self.imports = Importing(old, path, base, head, raises, self.lookups)
 
     def __call__(self, node: ast.stmt, at: Context) -> Sequence[Residue | Difference]:
         """Residue (harmless), a difference with its reason, or nothing: a difference that speaks for itself."""
         match node:
             case ast.Import() | ast.ImportFrom():
-                return self._import(node, at)
+                return self.imports.added(node, at)
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef() if at.kind in ("module", "class"):
                 return self._definition(node, at)
             case ast.Assign(targets=[ast.Attribute() as target]) if at.kind == "function":
@@ -57,7 +58,7 @@ class Harmless:
             case ast.AnnAssign(target=ast.Name(id=name), value=value) if at.kind != "function":
                 return self._name(node, name, value, at)
             case ast.Expr(value=ast.Constant(value=str(text))) if text.startswith(MARK):
-                return [self._difference(node, at, text.removeprefix(MARK).strip())]
+                return [added(node, at, text.removeprefix(MARK).strip())]
             case ast.Try(body=body, handlers=handlers, orelse=orelse, finalbody=[]) if at.kind == "module":
                 return self._optional([*body, *orelse], handlers, at)
             case ast.Expr(value=ast.Call(func=ast.Attribute(attr="add_argument")) as call):
@@ -71,89 +72,17 @@ class Harmless:
                 return self._entry(node, key, value, at)
         return ()
 
-    def _difference(
-        self, node: ast.stmt, at: Context, reason: str, lookup: str = "", *, undecided: bool = False
-    ) -> Difference:
-        return Difference(0, 0, node.lineno, node.end_lineno or node.lineno, at.inside, reason, lookup, undecided)
-
     def _may_raise(self, node: ast.stmt, at: Context, part: ast.expr) -> Difference:
         what = self.raises.sentence(part, self.path, self.path)
-        return replace(self._difference(node, at, what, undecided=True), raises=True)
-
-    # Imports ---------------------------------------------------------------------------------------------------
-
-    def _import(self, node: ast.Import | ast.ImportFrom, at: Context) -> Sequence[Residue | Difference]:
-        sources = self.head.sources
-        alias = node.names[0]
-        module = alias.name if isinstance(node, ast.Import) else sources.resolve(self.path, node)
-        targets = [module] if isinstance(node, ast.Import) else [module, f"{module}.{alias.name}"]
-        paths = [p for p in map(sources.module_path, targets) if p]
-        if any(map(sources.isolated, paths)):
-            return [
-                self._difference(
-                    node, at, f"imports `{targets[-1]}` from inside the isolated package, and runs with the switch off"
-                )
-            ]
-        if module == "__future__":
-            reader = self._reads_annotations()
-            if reader is not None:
-                reason = f"annotations become text, and `{reader.name}` may be one whose annotations are read"
-                return [self._difference(node, at, reason, f"{self.old}:{reader.lineno}", undecided=True)]
-        bound = alias.asname or alias.name.split(".")[0]
-        if at.kind == "module" and (bound == "*" or bound in self.used or self.base.names.binds(self.old, bound)):
-            known = self.base.names.bindings(self.old).get(bound, [])
-            same = (
-                isinstance(node, ast.Import)
-                and not alias.asname
-                and known
-                and all(isinstance(n, ast.Import) for n in known)
-            )
-            if not same:
-                return [self._difference(node, at, f"binds `{bound}`, which the base module uses")]
-        loaded = newly_loaded(self.base.sources, self.raises, paths, self.path)
-        worst = sorted(loaded, key=lambda one: not one.certain)[:1]
-        for one in worst:
-            reason = f"loads `{one.path}`, whose line {one.line} {one.what} when imported"
-            where = "" if one.certain or one.raises else f"{one.path}:{one.line}"
-            found = self._difference(node, at, reason, where, undecided=not one.certain)
-            return [replace(found, raises=one.raises and not one.certain)]
-        if not paths:
-            missing = from_outside(self.base.sources, module, "" if isinstance(node, ast.Import) else alias.name)
-            if missing is not None:
-                return [self._difference(node, at, f"loads {missing[0]}", undecided=not missing[1])]
-        return [Residue(Kind.MODULE_LOADED, f"`{module}` is loaded in `{self.path}` as well", node.lineno)]
+        return replace(added(node, at, what, undecided=True), raises=True)
 
     def reordered(self, node: ast.stmt, passed: Sequence[ast.stmt], at: Context) -> Sequence[Difference]:
-        """An import that changes places with others, where both load something that acts when it is loaded."""
-        mine = self._acting(node)
-        other = next((f for s in passed if (f := self._acting(s)) and f != mine), "") if mine else ""
-        if not other:
-            return ()
-        what = f"`{mine}` and `{other}` are loaded the other way round, and both do something when they are loaded"
-        return [self._difference(node, at, what, f"{mine}:1", undecided=True)]
+        """An import that changes places with others: see `Importing`."""
+        return self.imports.reordered(node, passed, at)
 
-    def _acting(self, node: ast.stmt) -> str:
-        """The file of the tree that an import loads, if loading it for the first time does something; else empty."""
-        if not isinstance(node, ast.Import | ast.ImportFrom):
-            return ""
-        sources = self.head.sources
-        modules = [alias.name for alias in node.names]
-        if isinstance(node, ast.ImportFrom):
-            module = sources.resolve(self.path, node)
-            modules = [*(f"{module}.{alias.name}" for alias in node.names), module]
-        path = next((p for m in modules if (p := sources.module_path(m)) is not None), None)
-        return path if path is not None and acts(self.head.names, path) else ""
-
-    def _reads_annotations(self) -> ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | None:
-        """A definition of the base whose annotations a decorator or a base class may read."""
-        module = self.base.sources.parse(self.old).module
-        for node in walk(module) if module else ():
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and list(annotations_of([node])):
-                if not all(self.base.names.is_inert(self.old, d) for d in node.decorator_list):
-                    return node
-            elif isinstance(node, ast.ClassDef) and _READ_ANNOTATIONS & {name_of(b).split(".")[-1] for b in node.bases}:
-                return node
-        return None
+    def removed(self, node: ast.stmt, at: Context) -> Residue | None:
+        """What only the base has, where nothing can tell that it is gone."""
+        return self.imports.removed(node, at)
 
     def _optional(
         self, body: list[ast.stmt], handlers: list[ast.ExceptHandler], at: Context
@@ -168,7 +97,7 @@ class Harmless:
             if isinstance(statement, ast.Import | ast.ImportFrom):
                 for alias in statement.names:
                     single = ast.copy_location(with_fields(statement, names=[alias]), statement)
-                    items = self._import(single, at)
+                    items = self.imports.added(single, at)
                     found += [replace(i, undecided=True) if isinstance(i, Difference) else i for i in items]
             elif isinstance(statement, ast.Assign) and is_constant(statement.value):
                 items = self(statement, at)
@@ -187,12 +116,12 @@ class Harmless:
         if at.kind == "module" and (
             self.base.names.binds(self.old, node.name) or node.name in self.used or hasattr(builtins, node.name)
         ):
-            return [self._difference(node, at, f"`{node.name}` takes the place of a name that the base module uses")]
+            return [added(node, at, f"`{node.name}` takes the place of a name that the base module uses")]
         for decorator in node.decorator_list:
             if not self.head.names.is_inert(self.path, decorator):
                 plain = name_of(decorator.func if isinstance(decorator, ast.Call) else decorator)
                 what = f"the decorator `{plain or unparse(decorator)}` gets `{node.name}` when the module is imported"
-                return [self._difference(decorator_place(node, decorator), at, what)]
+                return [added(decorator_place(node, decorator), at, what)]
         if at.kind == "module" and (taken := self.lookups.of_module(node.name)) is not None:
             return [self._found(node, at, taken)]
         if isinstance(node, ast.ClassDef):
@@ -200,19 +129,19 @@ class Harmless:
             effect = next(statement_effects(body, self.head.names.at(self.path)), None)
             if effect is not None:
                 here = ast.Pass(lineno=effect.line, end_lineno=effect.line)
-                return [self._difference(here, at, f"`{node.name}` {effect.what} when it is made")]
+                return [added(here, at, f"`{node.name}` {effect.what} when it is made")]
             if (hook := self.lookups.subclass_hook(node)) is not None:
                 return [self._found(node, at, hook)]
         else:
             defaults = [d for d in [*node.args.defaults, *node.args.kw_defaults] if d]
             if not all(map(self.head.purity, defaults)):
-                return [self._difference(node, at, "a default argument calls something when the module is imported")]
+                return [added(node, at, "a default argument calls something when the module is imported")]
             place = place_at(self.head.sources, self.path, node.lineno, inside=False)
             part = next((p for d in defaults if (p := self.raises.part(d, place)) is not None), None)
             if part is not None:
                 return [self._may_raise(node, at, part)]
         if at.kind == "class" and node.name == self.head.form.switch.name and not self._gives_off(node):
-            return [self._difference(node, at, f"the switch `{node.name}` is worked out by code here")]
+            return [added(node, at, f"the switch `{node.name}` is worked out by code here")]
         if at.kind == "class":
             found = self._discovered(node, node.name, at)
             if found:
@@ -236,12 +165,12 @@ class Harmless:
         return False
 
     def _found(self, node: ast.stmt, at: Context, found: Found) -> Difference:
-        return self._difference(node, at, found.why, found.lookup, undecided=found.undecided)
+        return added(node, at, found.why, found.lookup, undecided=found.undecided)
 
     def _discovered(self, node: ast.stmt, name: str, at: Context) -> Sequence[Difference]:
         """A new member that base code finds by its name, or that overrides one."""
         if name.startswith("__") and name.endswith("__"):
-            return [self._difference(node, at, f"`{name}` is called by the interpreter, not by name", undecided=True)]
+            return [added(node, at, f"`{name}` is called by the interpreter, not by name", undecided=True)]
         look = self.lookups
         asked = (look.of_the_framework, look.closed, look.in_the_body)
         other = next((f for ask in asked if (f := ask(at.owner, name))), None) or look.by_computed_name(name)
@@ -249,7 +178,7 @@ class Harmless:
             return [self._found(node, at, other)]
         ancestor = self._overridden(name, at)
         if ancestor:
-            return [self._difference(node, at, f"`{name}` overrides `{ancestor[0]}`", ancestor[1])]
+            return [added(node, at, f"`{name}` overrides `{ancestor[0]}`", ancestor[1])]
         by_text = re.compile(rb"[\"']" + re.escape(name.encode()) + rb"[\"']")
         by_read = re.compile(rb"\." + re.escape(name.encode()) + rb"\b")
         for pattern in (by_text, by_read):
@@ -258,11 +187,7 @@ class Harmless:
                 match = pattern.search(data)
                 if match:
                     line = data.count(b"\n", 0, match.start()) + 1
-                    return [
-                        self._difference(
-                            node, at, f"shared code looks up `{name}` by name", f"{path}:{line}", undecided=True
-                        )
-                    ]
+                    return [added(node, at, f"shared code looks up `{name}` by name", f"{path}:{line}", undecided=True)]
         return ()
 
     def _overridden(self, name: str, at: Context) -> tuple[str, str] | None:
@@ -290,11 +215,12 @@ class Harmless:
     def _attribute_store(self, node: ast.Assign, target: ast.Attribute, at: Context) -> Sequence[Residue | Difference]:
         name, value = target.attr, node.value
         fact = name in self.head.facts.attributes or any(key[2] == name for key in self.head.facts.of_class)
-        if not self.head.purity(value) or not (fact or not self.base.sources.mentions(name)):
+        plain = self.head.purity(value) or makes_plain_object(self.head.names, value, self.path)
+        if not plain or not (fact or not self.base.sources.mentions(name)):
             return ()
         if not fact and name in self.read:
             shown = f"`.{name}` is set to `{unparse(value)}`, so what reads it is not decided by the switch"
-            return [self._difference(node, at, shown)]
+            return [added(node, at, shown)]
         part = self.raises.store(node, target, place_at(self.head.sources, self.path, node.lineno))
         if part is not None:
             return [self._may_raise(node, at, part)]
@@ -324,7 +250,7 @@ class Harmless:
             return ()
         reason = f"`.{name}` is a new attribute, and the same file lists attributes"
         line = data.count(b"\n", 0, listed.start()) + 1
-        return [self._difference(node, at, reason, f"{self.old}:{line}", undecided=True)]
+        return [added(node, at, reason, f"{self.old}:{line}", undecided=True)]
 
     def _class_around(self, at: Context) -> ast.ClassDef | None:
         """The class of the method that a statement stands in."""
@@ -337,7 +263,7 @@ class Harmless:
             if self.base.names.binds(self.old, name) or name in self.used or hasattr(builtins, name):
                 return ()
             if value is not None and not self.head.purity(value):
-                return [self._difference(node, at, f"the value of `{name}` runs code when the module is imported")]
+                return [added(node, at, f"the value of `{name}` runs code when the module is imported")]
             if (taken := self.lookups.of_module(name)) is not None:
                 return [self._found(node, at, taken)]
             part = value and self.raises.part(value, place_at(self.head.sources, self.path, node.lineno))
@@ -353,10 +279,10 @@ class Harmless:
             return self._switch_default(node, value, at)
         if value is None:
             if at.owner and (at.owner.decorator_list or at.owner.bases):
-                return [self._difference(node, at, f"`{name}` is a new field without a default")]
+                return [added(node, at, f"`{name}` is a new field without a default")]
             return [Residue(Kind.ANNOTATION, f"`{name}` is declared", node.lineno)]
         if not self.head.purity(value):
-            return [self._difference(node, at, f"the value of `{name}` runs code when the module is imported")]
+            return [added(node, at, f"the value of `{name}` runs code when the module is imported")]
         others = self._discovered(node, name, at) or self._listed(node, name, at)
         if others:
             return others
@@ -379,9 +305,7 @@ class Harmless:
             or type(value_of(given)) is not type(declared)
         ):
             shown = unparse(given) if given is not None else "nothing"
-            return [
-                self._difference(node, at, f"the switch's default is {shown} here and {declared!r} in the manifest")
-            ]
+            return [added(node, at, f"the switch's default is {shown} here and {declared!r} in the manifest")]
         return [
             Residue(
                 Kind.NEW_FIELD,
@@ -417,13 +341,13 @@ class Harmless:
                 if given is None or value_of(given) not in (declared, *_OFF.get(declared, ())):
                     shown = "is not known" if given is None else f"is {unparse(given)}"
                     what = f"what the switch's entry here gives {shown} while it is off, and not {declared!r}"
-                    return [self._difference(node, at, what)]
+                    return [added(node, at, what)]
             if is_constant(value) and not _same(value_of(value), declared):
                 shown = f"the switch's entry here is {unparse(value)}, and its default in the manifest {declared!r}"
-                return [self._difference(node, at, shown)]
+                return [added(node, at, shown)]
             return [Residue(Kind.NEW_NAME, f"the switch `{name}` among its kind", node.lineno)]
         reason = f"a new entry `{name}` in a table that shared code looks up by key"
-        return [self._difference(node, at, reason, f"{self.path}:{node.lineno}", undecided=True)]
+        return [added(node, at, reason, f"{self.path}:{node.lineno}", undecided=True)]
 
 
 _OFF: dict[object, tuple[object, ...]] = {

@@ -193,6 +193,19 @@ class Lookups:
                 return Found(f"`{path}` takes every name of this module", f"{path}:{line}")
         return None
 
+    def taken_from_here(self, name: str) -> bool:
+        """Whether some file of the base takes a name out of this module, or may: by import, attribute, text or star."""
+        module = self.base.module_name(self.old).rpartition(".")[2]
+        other_name = re.compile(rf"\b{re.escape(module)}[ \t]+as[ \t]+(\w+)".encode())
+        for path in self.base.mentions(module):
+            data = self.base.data(path)
+            called = b"|".join({module.encode(), *other_name.findall(data)})
+            if re.search(rb"\b(?:" + called + rb")\s*\.\s*" + name.encode() + rb"\b", data):
+                return True
+            if self._imported_in(path, name) is not None:
+                return True
+        return bool(self._star_imports) and not name.startswith("_")
+
     def _imported_in(self, path: str, name: str) -> int | None:
         """Line on which a file of the base takes the name from this module, as `try: from engine.a import fast`."""
         if not any(name in found.names for found in scan(self.base.data(path))):

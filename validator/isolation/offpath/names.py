@@ -9,7 +9,7 @@ from collections.abc import Set
 from dataclasses import dataclass
 from functools import cached_property
 
-from validator.isolation.offpath.constants import name_of
+from validator.isolation.offpath.constants import is_constant, name_of
 from validator.isolation.offpath.place import Place
 from validator.isolation.offpath.providers import INERT, KERNELS, OF_THE_CLASS, is_known
 from validator.isolation.offpath.scopes import FunctionNode, bound_names, walk_scope
@@ -54,21 +54,39 @@ class Names:
                     for name in _header_names(node):
                         found.setdefault(name, []).append(node)
             self._bindings[path] = found
+            for name, nodes in found.items():
+                if len(nodes) > 1:
+                    found[name] = [n for n in nodes[:-1] if not self.is_overload(path, n)] + nodes[-1:]
         return self._bindings[path]
+
+    def is_overload(self, path: str, node: ast.AST) -> bool:
+        """Whether a definition only tells type checkers of one way of calling the one that follows: making it runs
+        nothing but its annotations."""
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            return False
+        given = [d for d in (*node.args.defaults, *node.args.kw_defaults) if d is not None]
+        decorators = node.decorator_list
+        return (
+            len(decorators) == 1 and self._of_typing(path, decorators[0], "overload") and all(map(is_constant, given))
+        )
 
     def is_type_checking(self, path: str, node: ast.expr) -> bool:
         """Whether a name or attribute is `typing.TYPE_CHECKING`, which is false whenever code runs."""
+        return self._of_typing(path, node, "TYPE_CHECKING")
+
+    def _of_typing(self, path: str, node: ast.expr, name: str) -> bool:
+        """Whether an expression is this member of `typing`."""
         first, _, rest = name_of(node).partition(".")
         bound = self.bindings(path).get(first, [])
         if rest:
-            return rest == "TYPE_CHECKING" and bool(bound) and all(
+            return rest == name and bool(bound) and all(
                 isinstance(n, ast.Import) and any(a.name in _TYPING and (a.asname or a.name) == first for a in n.names)
                 for n in bound
             )  # fmt: skip
         return bool(bound) and all(
             isinstance(n, ast.ImportFrom)
             and n.module in _TYPING
-            and any((a.asname or a.name, a.name) == (first, "TYPE_CHECKING") for a in n.names)
+            and any((a.asname or a.name, a.name) == (first, name) for a in n.names)
             for n in bound
         )
 

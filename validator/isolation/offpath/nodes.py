@@ -8,7 +8,19 @@ from typing import TypeVar
 
 from validator.isolation.syntax import walk
 
-__all__ = ["Origin", "clone", "inert", "is_stub", "mark_origin", "origin_of", "ranks", "stub", "with_fields"]
+__all__ = [
+    "Origin",
+    "binds_names",
+    "clone",
+    "inert",
+    "is_stub",
+    "mark_origin",
+    "origin_of",
+    "put",
+    "ranks",
+    "stub",
+    "with_fields",
+]
 
 _Node = TypeVar("_Node", bound=ast.AST)
 
@@ -34,6 +46,30 @@ def clone(node: _Node) -> _Node:
         else:
             fields[name] = value
     return _at(type(node)(**fields), node)
+
+
+_BINDING = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.NamedExpr)
+
+
+def binds_names(node: ast.expr) -> bool:
+    """Whether names in the expression may be its own."""
+    return any(isinstance(part, _BINDING) for part in walk(node))
+
+
+def put(node: ast.expr, name: str, value: ast.expr) -> ast.expr:
+    """A copy with a value in the place of a name; the expression must bind no names."""
+    copied = _Put(name, value).visit(clone(node))
+    assert isinstance(copied, ast.expr)
+    return copied
+
+
+class _Put(ast.NodeTransformer):
+    def __init__(self, name: str, value: ast.expr) -> None:
+        self.name = name
+        self.value = value
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return ast.copy_location(clone(self.value), node) if node.id == self.name else node
 
 
 def _at(new: _Node, old: ast.AST) -> _Node:

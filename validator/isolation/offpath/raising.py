@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
 from validator.isolation.offpath.constants import UNKNOWN, call, is_constant, name_of
+from validator.isolation.offpath.fields import makes_plain_object
 from validator.isolation.offpath.kinds import Builtin, Class, External, Kinds
 from validator.isolation.offpath.notes import Note
 from validator.isolation.offpath.passed import Passed, passed
@@ -384,6 +385,8 @@ class Raising:
         if inner is not None:
             return inner
         if self._works_on_constants(node, place):
+            return None
+        if not place.local(name_of(node.func)) and makes_plain_object(self.kinds.world.names, node, place.path):
             return None
         match node.func:
             case ast.Name(id=name) if hasattr(builtins, name) and not self.kinds.world.names.binds(place.path, name):

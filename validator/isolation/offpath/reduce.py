@@ -24,6 +24,7 @@ from validator.isolation.offpath.constants import (
 )
 from validator.isolation.offpath.enums import compared
 from validator.isolation.offpath.matching import never_none
+from validator.isolation.offpath.nodes import binds_names, put
 from validator.isolation.offpath.place import Place
 from validator.isolation.offpath.scopes import Scope, parameters
 from validator.isolation.offpath.tables import entry_of, holds, table_of
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 __all__ = ["Reducer"]
 
 
+_FEW = 16
+"""Constants of a display that are tried one by one."""
 _NOTHING = object()
 """In place of a part that gives nothing."""
 
@@ -85,6 +88,9 @@ class Reducer:
                 return ast.copy_location(ast.NamedExpr(target=node.target, value=value), node)
             case ast.Lambda():
                 return self._shadowed(node, parameters(node.args))
+            case ast.Call(func=ast.Name(id="any" | "all"), args=[ast.GeneratorExp() | ast.ListComp() as tried]):
+                decided = self._one_of(node, tried)
+                return self._fold(self.children(node)) if decided is None else decided
             case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
                 names = [n.id for g in node.generators for n in walk(g.target) if isinstance(n, ast.Name)]
                 made = self._shadowed(node, names)
@@ -95,6 +101,23 @@ class Reducer:
             case ast.Constant():
                 return node
         return self._fold(self.children(node))
+
+    def _one_of(self, node: ast.Call, made: ast.GeneratorExp | ast.ListComp) -> ast.expr | None:
+        """`any(mode == m for m in ("a", "b"))`, written out; None: it is not decided for each of them."""
+        match made.generators:
+            case [ast.comprehension(target=ast.Name(id=name), iter=iterated, ifs=[], is_async=0)]:
+                shown = self.world.members(iterated, self.place) or self.expr(iterated)
+            case _:
+                return None
+        if not isinstance(shown, ast.Tuple | ast.List) or not all(map(is_constant, shown.elts)) or node.keywords:
+            return None
+        if len(shown.elts) > _FEW or binds_names(made.elt) or self._hides_builtin(node.func):
+            return None
+        parts = [put(made.elt, name, element) for element in shown.elts]
+        operator = ast.Or() if name_of(node.func) == "any" else ast.And()
+        last = constant(name_of(node.func) == "all", node)
+        known = self.test(ast.copy_location(ast.BoolOp(op=operator, values=[*parts, last]), node))
+        return known if isinstance(known, ast.Constant) else None
 
     def _goes_over_nothing(self, part: ast.comprehension) -> bool:
         return not part.is_async and self.gives_nothing(part.iter)

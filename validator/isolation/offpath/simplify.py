@@ -12,7 +12,7 @@ from validator.isolation.offpath.matching import bound_by, matches
 from validator.isolation.offpath.nodes import is_stub, mark_origin, with_fields
 from validator.isolation.offpath.place import Place
 from validator.isolation.offpath.reduce import Reducer
-from validator.isolation.offpath.scopes import FunctionNode, Scope, bound_names, parameters
+from validator.isolation.offpath.scopes import FunctionNode, Scope, bindings, bound_names, parameters
 from validator.isolation.syntax import unparse, walk
 
 if TYPE_CHECKING:
@@ -27,8 +27,16 @@ def simplify_module(world: World, path: str, module: ast.Module) -> list[ast.stm
     """What is left of the module's statements."""
     place = Place(path, Scope.of(module.body))
     place.module_level = True
-    body, _ = Simplifier(world, place).block(module.body)
+    body, _ = Simplifier(world, place).block(_without_overloads(world, path, module.body))
     return [*losses(module.body, body), *body]
+
+
+def _without_overloads(world: World, path: str, body: list[ast.stmt]) -> list[ast.stmt]:
+    """The statements without `@overload` of what is defined further on: nothing of them lasts."""
+    last = {s.name: s for s in body if isinstance(s, ast.FunctionDef | ast.AsyncFunctionDef)}
+    gone = [s for s in body if world.names.is_overload(path, s) and last[s.name] is not s]  # type: ignore[attr-defined]  # it is a function
+    world.overloads.setdefault(path, []).extend(gone)
+    return [s for s in body if s not in gone] if gone else body
 
 
 def function_body(world: World, place: Place, node: FunctionNode, known: _Env) -> tuple[list[ast.stmt], bool]:
@@ -365,7 +373,7 @@ class Simplifier:
         root, self.world.root = self.world.root, node.body[0].lineno
         body, _ = function_body(self.world, inside, node, known)
         self.world.root = root
-        body = [*losses(node.body, body, node.args), *body]
+        body = [*losses(node.body, body, node.args), *_without_idle_globals(body)]
         return with_fields(node, decorator_list=decorators, args=self._arguments(node), body=body or [_pass(node)])
 
     def _decorator(self, node: ast.expr, decorated: FunctionNode | ast.ClassDef) -> ast.expr | None:
@@ -397,11 +405,17 @@ class Simplifier:
             return node  # its names may be the function's
         inner = Place(self.place.path, Scope.of(node.body), node.name)
         inner.module_level = True
-        body, _ = Simplifier(self.world, inner).block(node.body)
+        body, _ = Simplifier(self.world, inner).block(_without_overloads(self.world, self.place.path, node.body))
         decorators = [d for d in (self._decorator(d, node) for d in node.decorator_list) if d is not None]
         bases = [self.reduce.expr(b) for b in node.bases]
         self.place.env.pop(node.name, None)
         return with_fields(node, decorator_list=decorators, bases=bases, body=body or [_pass(node)])
+
+
+def _without_idle_globals(body: list[ast.stmt]) -> list[ast.stmt]:
+    """The function's statements without `global x` where nothing binds `x` any more."""
+    bound = {name for name, _ in bindings(body)}
+    return [s for s in body if not isinstance(s, ast.Global) or bound.intersection(s.names)]
 
 
 def _one_by_one(targets: list[ast.expr], value: ast.expr) -> Iterator[tuple[ast.expr, ast.expr]]:

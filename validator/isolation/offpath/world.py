@@ -39,6 +39,8 @@ class Facts:
     """Attribute name → constant, or the display of what stays empty; whatever the object."""
     of_class: dict[tuple[str, str, str], ast.expr] = field(default_factory=dict)
     """(path, class, attribute) → the same, or what it is another name for; read through `self`."""
+    of_module: dict[tuple[str, str], ast.expr] = field(default_factory=dict)
+    """(path, name) → the constant that the module binds it to, and that functions which say `global` leave alone."""
     absent: set[str] = field(default_factory=set)
     """Attributes that only the head names, and that nothing stores while the switch is off."""
     parameters: dict[tuple[str, str, str], ast.expr] = field(default_factory=dict)
@@ -77,6 +79,8 @@ class World:
         """(path, name, line) of every read of a name that was looked at."""
         self.idle_decorators: set[tuple[str, int, str]] = set()
         """(path, line, text) of decorators that change nothing."""
+        self.overloads: dict[str, list[ast.stmt]] = {}
+        """Path → definitions that tell type checkers how to call another, and that are left out."""
         self._evaluating = ""
         self.root = 0
         """See `Note.root`."""
@@ -140,7 +144,8 @@ class World:
         if is_constant(node.value) and name not in self.fresh:
             return None
         data = self.sources.data(path)
-        if re.search(rb"\bglobal\b[^\n]*\b" + name.encode() + rb"\b", data):
+        shared = re.search(rb"\bglobal\b[^\n]*\b" + name.encode() + rb"\b", data)
+        if shared is not None and (path, name) not in self.facts.of_module:
             return None
         if any(
             re.search(
