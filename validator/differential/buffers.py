@@ -18,7 +18,17 @@ from typing import Any
 
 import numpy as np
 
-from validator.differential.numbers import Array, bits_of, dtype_of, each_part, flattened, is_float, largest
+from validator.differential.numbers import (
+    Array,
+    bits_of,
+    dtype_of,
+    each_part,
+    flattened,
+    is_float,
+    largest,
+    poured,
+    same_bytes,
+)
 from validator.run.channel import DTYPE_NAMES, GIVEN, Call
 from validator.run.channel import Array as Descriptor
 from validator.run.sandbox import Worker
@@ -217,17 +227,11 @@ def _differing(now: Array, before: Array) -> int:
         wrong = 0
         for start in range(part.start, part.stop, _CHUNK):
             a, b = (x[start : min(start + _CHUNK, part.stop)] for x in (now, before))
-            if not np.array_equal(*_in_words(a, b)):
+            if not same_bytes(a, b):
                 wrong += int(np.count_nonzero(a != b))
         return wrong
 
     return sum(each_part(in_part, len(now), 1))
-
-
-def _in_words(a: Array, b: Array) -> tuple[Array, Array]:
-    """The same bytes eight at a time, where they are so many."""
-    whole = not len(a) % 8 and not a.ctypes.data % 8 and not b.ctypes.data % 8
-    return (a.view(np.uint64), b.view(np.uint64)) if whole else (a, b)
 
 
 def _flat_bytes(source: Array) -> Array:
@@ -381,7 +385,7 @@ def _fill(arena: memoryview, array: Descriptor, value: Array | Written, pattern:
         value.write(target)
     elif target.ndim and together:
         there, here = bits_of(target).reshape(-1), flattened(bits_of(value))
-        each_part(lambda part: np.copyto(there[part], here[part]), len(there), there.itemsize)
+        each_part(lambda part: poured(there[part], here[part]), len(there), there.itemsize)
     else:
         bits_of(target)[...] = bits_of(value)
 
