@@ -13,6 +13,7 @@ from types import SimpleNamespace
 import jsonschema
 import pytest
 
+from tests.emulate.support import source
 from tests.support.command_line import Ran, Warm
 from validator.differential.examine import _write_artifact
 from validator.emulate.adapter import prepare
@@ -92,6 +93,21 @@ def test_run_tells_the_story_of_a_fault_and_traces_a_thread_of_it(run: Command) 
     assert any("ld.volatile" in line and "-> 0x" in line for line in lines)
 
 
+def test_launch_takes_the_place_of_what_the_contract_says(validator: Command, tmp_path: Path) -> None:
+    body = "mov.u32 %r5, pool;\nmov.u32 %r6, 7;\nst.shared.u32 [%r5+4096], %r6;"
+    (tmp_path / "k.ptx").write_bytes(source(body, ["u64"], before=".extern .shared .align 16 .b8 pool[];\n"))
+    (tmp_path / "c.toml").write_text(
+        'schema = "validator/manifest/1"\n[[kernels]]\nmatch = "k"\nlaunch = { pdl = false, grid = [1], block = [1], shared = 8192 }\n'
+        'args = [{ name = "out", role = "output", dtype = "float32", shape = [4] }]\n'
+    )
+    command = ("run", "k.ptx", "--contract", "c.toml", "--schedules", "1")
+    assert validator(tmp_path, *command).code == 0
+    done = validator(tmp_path, *command, "--launch", "shared=4096 grid=2 cluster=2 block=32")
+    assert done.code == 1, done.out + done.err
+    assert "2 CTAs of 32 threads" in done.out
+    assert "out-of-bounds" in done.out
+
+
 def test_run_repeats_itself_with_the_same_seed(run: Command) -> None:
     first, second = (
         run("bad-try-wait-gives-up", "--seed", "9", "--schedules", "4", "--format", "json") for _ in range(2)
@@ -113,6 +129,11 @@ def test_run_repeats_itself_with_the_same_seed(run: Command) -> None:
         (("--launch", "grid=1 grid=2"), "twice"),
         (("--launch", ""), "empty"),
         (("--launch", "grid=4000000000"), "grid"),
+        (("--launch", "cluster=0"), "cluster"),
+        (("--launch", "grid=3 cluster=2"), "no multiple of the cluster"),
+        (("--launch", "shared=-1"), "shared=BYTES"),
+        (("--launch", "shared=1,2"), "shared=BYTES"),
+        (("--launch", "shared=300000"), "300000 bytes of dynamic shared memory"),
         (("--kernel", "nothing"), "0 kernels fit"),
         (("--contract", "absent.toml"), "absent.toml"),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,15 +15,16 @@ if TYPE_CHECKING:
 
 __all__ = ["run"]
 
-_LAUNCH = re.compile(r"(grid|block)=(\d{1,10}(?:[,x]\d{1,10}){0,2})")
-Sizes = tuple[int, int, int]
+_SIZES = re.compile(r"(grid|block|cluster)=(\d{1,10}(?:[,x]\d{1,10}){0,2})")
+_SHARED = re.compile(r"(shared)=(\d{1,10})")
+_WORDS = "grid=X,Y,Z block=X,Y,Z cluster=X,Y,Z shared=BYTES"
 
 
 @click.command()
 @click.argument("path", metavar="KERNEL.ptx", type=click.Path(exists=True, dir_okay=False))
 @click.option("--contract", required=True, metavar="FILE", help="What the kernel's arguments are.")
 @click.option("--kernel", "name", metavar="NAME", help="Which kernel of the file. [default: the only one]")
-@click.option("--launch", metavar='"grid=X,Y,Z block=X,Y,Z"', help="Instead of what the contract says.")
+@click.option("--launch", metavar=f'"{_WORDS}"', help="Instead of what the contract says.")
 @click.option(
     "--cubin",
     type=click.Path(exists=True, dir_okay=False),
@@ -75,18 +77,17 @@ def run(
     from validator.emulate.trace import trace_text
     from validator.ordering.ptx import read_ptx
 
-    sizes = {} if launch is None else _sizes(launch)
+    said = {} if launch is None else _launch(launch)
     data = Path(path).read_bytes()
     program = find_kernel(read_ptx(data, Path(path).name), name)
-    contracts, steps, declared = _contract(contract, program)
-    prepared = prepare(program, declared, grid=sizes.get("grid"), block=sizes.get("block"))
+    contracts, steps, declared = _contract(contract, program, said)
+    prepared = prepare(program, declared)
     if not isinstance(prepared, Prepared):
         raise click.ClickException(f"{program.name}: {prepared}")
     file = Path(path).name
     audit = audited(data, file, program.name, contracts, steps, None if cubin is None else Path(cubin))
     prepared, *others = (
-        replace(p, step=audit.step, counters=audit.counters)
-        for p in (prepared, *with_other_numbers(program, declared, None, sizes.get("grid"), sizes.get("block")))
+        replace(p, step=audit.step, counters=audit.counters) for p in (prepared, *with_other_numbers(program, declared))
     )
     hoisted = None if cubin is None else hoisted_loads(audit, program)
     code = compile_kernel(program, data, hoisted or frozenset())
@@ -111,24 +112,26 @@ def run(
     return 0 if status_of(report, agreement) == "pass" else 1
 
 
-def _sizes(text: str) -> dict[str, Sizes]:
-    """`grid=4,1,1 block=128` in either order."""
-    found: dict[str, Sizes] = {}
+def _launch(text: str) -> dict[str, tuple[int, ...] | int]:
+    """Keys of a contract's `launch`: `grid=4,1,1 block=128 shared=4096` in any order."""
+    found: dict[str, tuple[int, ...] | int] = {}
     if not text.strip():
-        raise click.UsageError('--launch: it is empty; say "grid=X,Y,Z", "block=X,Y,Z" or both')
+        raise click.UsageError(f'--launch: it is empty; say one or more of "{_WORDS}"')
     for word in text.split():
-        match = _LAUNCH.fullmatch(word)
+        match = _SIZES.fullmatch(word) or _SHARED.fullmatch(word)
         if match is None:
-            raise click.UsageError(f'--launch: {word!r} is neither "grid=X,Y,Z" nor "block=X,Y,Z"')
+            raise click.UsageError(f'--launch: {word!r} is none of "{_WORDS}"')
         if match[1] in found:
             raise click.UsageError(f"--launch: {match[1]} is given twice")
-        x, y, z = (*map(int, re.split("[,x]", match[2])), 1, 1)[:3]
-        found[match[1]] = (x, y, z)
+        sizes = tuple(map(int, re.split("[,x]", match[2])))
+        found[match[1]] = sizes[0] if match[1] == "shared" else sizes
     return found
 
 
-def _contract(path: str, program: PtxProgram) -> tuple[tuple[KernelContract, ...], tuple[Step, ...], KernelContract]:
-    """All tables of the file, its steps, and the table that means this kernel."""
+def _contract(
+    path: str, program: PtxProgram, launch: Mapping[str, tuple[int, ...] | int]
+) -> tuple[tuple[KernelContract, ...], tuple[Step, ...], KernelContract]:
+    """All tables of the file, its steps, and the table that means this kernel, `launch` in place of what it says."""
     from validator.manifest.load import load_contract
     from validator.manifest.matching import match_contract
 
@@ -140,4 +143,5 @@ def _contract(path: str, program: PtxProgram) -> tuple[tuple[KernelContract, ...
     found = match_contract(contracts, program.name)
     if found is None:
         raise click.UsageError(f"--contract {path}: no table of it matches {program.name!r}")
-    return contracts, steps, found
+    launched = found.model_copy(update={"launch": found.launch.model_copy(update=dict(launch))})
+    return tuple(launched if one is found else one for one in contracts), steps, launched

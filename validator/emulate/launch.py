@@ -205,14 +205,8 @@ def described(contract: KernelContract, parameters: tuple[Parameter, ...]) -> Ke
     return contract.model_copy(update={"args": tuple(args)})
 
 
-def prepare(
-    program: PtxProgram,
-    contract: KernelContract,
-    recipe: Recipe | None = None,
-    grid: tuple[int, int, int] | None = None,
-    block: tuple[int, int, int] | None = None,
-) -> Prepared | NotLaunchable:
-    """Plan a launch; `grid` and `block` override what the contract says."""
+def prepare(program: PtxProgram, contract: KernelContract, recipe: Recipe | None = None) -> Prepared | NotLaunchable:
+    """Plan a launch as the contract says it."""
     parameters = tuple(program.parameters)
     contract = described(contract, parameters)
     directives = program.header.directives
@@ -222,9 +216,8 @@ def prepare(
         return plan
     how = plan.launch
     cluster = how.cluster or three(directives.get("reqnctapercluster")) or (1, 1, 1)
-    grid = grid or how.grid
-    shared = how.shared if contract.launch.shared is not None else _made_up_shared(math.prod(grid) or 1)
-    shape = Shape(grid, program.block_size or block or how.block, cluster, shared, how.pdl)
+    shared = how.shared if contract.launch.shared is not None else _made_up_shared(math.prod(how.grid) or 1)
+    shape = Shape(how.grid, program.block_size or how.block, cluster, shared, how.pdl)
     wrong = check_shape(shape, program)
     if wrong:
         return NotLaunchable(wrong)
@@ -250,6 +243,7 @@ def check_shape(shape: Shape, program: PtxProgram) -> str:
     for what, sizes, most in (
         ("grid", shape.grid, (2**31 - 1, 65535, 65535)),
         ("block", shape.block, (1024, 1024, 64)),
+        ("cluster", shape.cluster, (16, 16, 16)),
     ):
         if any(not 1 <= n <= m for n, m in zip(sizes, most, strict=True)):
             return f"a {what} of {sizes} is outside 1..{most}"
@@ -274,16 +268,12 @@ OTHER_NUMBERS = (1, 0)
 
 
 def with_other_numbers(
-    program: PtxProgram,
-    contract: KernelContract,
-    recipe: Recipe | None = None,
-    grid: tuple[int, int, int] | None = None,
-    block: tuple[int, int, int] | None = None,
+    program: PtxProgram, contract: KernelContract, recipe: Recipe | None = None
 ) -> tuple[Prepared, ...]:
     """The same launch with other integers where the contract gives none; empty where it gives all."""
     parts = [p for a in contract.args for p in (a.fields or (a,))]
     if not any(p.role is Role.SCALAR and p.value is None for p in parts):
         return ()
     recipe = recipe or Recipe()
-    made = (prepare(program, contract, replace(recipe, integer=n), grid, block) for n in OTHER_NUMBERS)
+    made = (prepare(program, contract, replace(recipe, integer=n)) for n in OTHER_NUMBERS)
     return tuple(replace(p, guessed=True) for p in made if isinstance(p, Prepared))
