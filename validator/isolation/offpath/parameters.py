@@ -9,7 +9,7 @@ from validator.isolation.offpath.constants import is_constant
 from validator.isolation.offpath.freshness import last_name
 from validator.isolation.offpath.notes import Idle
 from validator.isolation.offpath.scopes import functions_of
-from validator.isolation.offpath.signatures import called_as, default_of
+from validator.isolation.offpath.signatures import by_class, called_as, default_of, position_of
 from validator.isolation.offpath.world import World
 from validator.isolation.source import Sources
 from validator.isolation.syntax import walk
@@ -49,6 +49,7 @@ def may_be_passed(world: World, idle: Idle, base: Sources, key: tuple[str, str, 
     old = functions_of(base.parse(key[0]).module)[qualified]
     limit = len(old.args.posonlyargs) + len(old.args.args) - (1 if "." in qualified else 0)
     called = called_as(qualified)
+    position = position_of(functions_of(world.sources.parse(key[0]).module)[qualified], qualified, name)
     for path in world.modules:
         for node in (n for s in world.residual(path) for n in walk(s)):
             if not isinstance(node, ast.Call) or idle.covers(path, node.lineno):
@@ -58,6 +59,15 @@ def may_be_passed(world: World, idle: Idle, base: Sources, key: tuple[str, str, 
                     not is_constant(keyword.value) or ast.dump(keyword.value) != ast.dump(default)
                 ):
                     return True
-            if last_name(node.func) in called and len(node.args) > limit and not old.args.vararg:
+            more = last_name(node.func) in called and len(node.args) > limit and not old.args.vararg
+            if more and not _keeps_default(node, qualified, position, default):
                 return True
     return False
+
+
+def _keeps_default(call: ast.Call, qualified: str, position: int | None, default: ast.expr) -> bool:
+    """Whether the positional arguments leave the parameter at this place out, or give it its default."""
+    if position is None or any(isinstance(a, ast.Starred) for a in call.args) or by_class(call.func, qualified):
+        return False
+    given = call.args[position] if position < len(call.args) else default
+    return is_constant(given) and ast.dump(given) == ast.dump(default)

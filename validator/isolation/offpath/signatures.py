@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 
-__all__ = ["bind_arguments", "called_as", "default_of", "drop_parameters"]
+from validator.isolation.offpath.scopes import FunctionNode
+
+__all__ = ["bind_arguments", "by_class", "called_as", "default_of", "drop_parameters", "position_of"]
 
 
 def called_as(qualified: str) -> frozenset[str]:
@@ -19,6 +21,22 @@ def default_of(args: ast.arguments, name: str) -> ast.expr | None:
     with_default = dict(zip(positional[len(positional) - len(args.defaults) :], args.defaults, strict=True))
     with_default |= {a.arg: d for a, d in zip(args.kwonlyargs, args.kw_defaults, strict=True) if d is not None}
     return with_default.get(name)
+
+
+def position_of(node: FunctionNode, qualified: str, name: str) -> int | None:
+    """Place of a parameter among the positional arguments of a call through an object or a class's name; None: it has
+    none, or it depends on how the function is called."""
+    names = [a.arg for a in (*node.args.posonlyargs, *node.args.args)]
+    if name not in names or node.args.vararg or ("." in qualified and node.decorator_list):
+        return None
+    return names.index(name) - (1 if "." in qualified else 0)
+
+
+def by_class(function: ast.expr, qualified: str) -> bool:
+    """Whether a call may hand the object over as the first argument: `Layer.forward(layer, x)`."""
+    owner = qualified.rpartition(".")[0].rpartition(".")[2]
+    value = function.value if isinstance(function, ast.Attribute) else None
+    return bool(owner) and owner in (getattr(value, "id", ""), getattr(value, "attr", ""))
 
 
 def drop_parameters(args: ast.arguments, gone: set[str]) -> ast.arguments:

@@ -11,14 +11,22 @@ from functools import cached_property
 from typing import TypeGuard
 
 from validator.isolation.offpath.constants import constant, empty_display, is_constant, is_small, name_of, value_of
+from validator.isolation.offpath.enums import member_of
 from validator.isolation.offpath.fields import field_defaults
 from validator.isolation.offpath.names import Function, Names, decorated, decorator_name
 from validator.isolation.offpath.notes import Idle, Note
 from validator.isolation.offpath.place import Place
 from validator.isolation.offpath.purity import Purity
 from validator.isolation.offpath.reduce import Reducer
-from validator.isolation.offpath.scopes import FunctionNode, Scope, bound_names, parameters
-from validator.isolation.offpath.signatures import bind_arguments, called_as, default_of, drop_parameters
+from validator.isolation.offpath.scopes import FunctionNode, Scope, bound_names, functions_of, parameters
+from validator.isolation.offpath.signatures import (
+    bind_arguments,
+    by_class,
+    called_as,
+    default_of,
+    drop_parameters,
+    position_of,
+)
 from validator.isolation.offpath.simplify import function_body, simplify_module
 from validator.isolation.offpath.switch import OffForm
 from validator.isolation.syntax import nodes, walk
@@ -214,7 +222,7 @@ class World:
             method = self.names.method(place, node.attr)
             if method and decorated(method.node, "property", "cached_property"):
                 result = self._result(method, {})
-                return result if isinstance(result, ast.expr) else None
+                return result if isinstance(result, ast.expr) and is_constant(result) else None
         dotted = name_of(node.value)
         module = self.names.module_of(place.path, dotted, place) if dotted else None
         return self.global_value(module, node.attr) if module else None
@@ -282,7 +290,17 @@ class World:
         result = self._result(function, bound)
         if isinstance(result, str):
             return known.get(result)
-        return constant(value_of(result), node) if result is not None else None
+        if result is None or is_constant(result):
+            return constant(value_of(result), node) if result is not None else None
+        return self._member_here(result, function, node, place)
+
+    def _member_here(self, result: ast.expr, function: Function, node: ast.Call, place: Place) -> ast.expr | None:
+        """A member of an enumeration that a function gives, where its caller calls the class by the same name."""
+        if place.local(name_of(result).partition(".")[0]):
+            return None
+        meant = member_of(self.names, function.path, result)
+        same = meant is not None and meant == member_of(self.names, place.path, result)
+        return ast.copy_location(copy.deepcopy(result), node) if same else None
 
     def returns_parameter(self, function: Function) -> bool:
         """Whether calling it has no effect and gives back the first argument."""
@@ -365,6 +383,8 @@ class World:
                     found.append(value)  # type: ignore[arg-type]  # a constant is an expression
                 case ast.Return(value=ast.Name(id=name) as value) if name in returnable:
                     found.append(value)
+                case ast.Return(value=ast.Attribute() as value) if self._is_member(value, place):
+                    found.append(value)
                 case ast.If(test=test) if self.purity(test):
                     self.note(test, place, tested=True)
                     inner = [self._outcomes(place, branch, returnable) for branch in (node.body, node.orelse)]
@@ -378,6 +398,10 @@ class World:
                 case _:
                     return None
         return found
+
+    def _is_member(self, node: ast.Attribute, place: Place) -> bool:
+        local = place.local(name_of(node).partition(".")[0])
+        return not local and member_of(self.names, place.path, node) is not None
 
     def _private_store(self, node: ast.Assign, place: Place) -> bool:
         """Whether an assignment only binds local names to something free of effects."""
@@ -414,9 +438,29 @@ class World:
             k for k in node.keywords
             if not (k.arg in gone and is_constant(k.value) and ast.dump(k.value) == ast.dump(gone[k.arg]))
         ]  # fmt: skip
-        if len(keywords) == len(node.keywords):
+        args = self._without_last_defaults(node, place)
+        if len(keywords) == len(node.keywords) and len(args) == len(node.args):
             return node
-        return ast.copy_location(ast.Call(func=node.func, args=node.args, keywords=keywords), node)
+        return ast.copy_location(ast.Call(func=node.func, args=args, keywords=keywords), node)
+
+    def _without_last_defaults(self, node: ast.Call, place: Place) -> list[ast.expr]:
+        """The positional arguments without those at the end that hand a new parameter its default."""
+        args = list(node.args)
+        if any(isinstance(a, ast.Starred) for a in args):
+            return args
+        positions = {
+            position: value
+            for (path, qual, parameter), value in self.facts.parameters.items()
+            if self._surely_calls(node.func, place, path, qual)
+            and not by_class(node.func, qual)
+            and (position := position_of(functions_of(self.sources.parse(path).module)[qual], qual, parameter))
+            is not None
+        }
+        while args and (default := positions.get(len(args) - 1)) is not None:
+            if not is_constant(args[-1]) or ast.dump(args[-1]) != ast.dump(default):
+                break
+            args.pop()
+        return args
 
     def _surely_calls(self, function: ast.expr, place: Place, path: str, qualified: str) -> bool:
         """Whether a call means this function and no other: by its name, as the class's own, or as the only one."""
