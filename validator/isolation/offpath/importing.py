@@ -11,6 +11,7 @@ from validator.isolation.offpath.compare import Context, Difference, Kind, Resid
 from validator.isolation.offpath.constants import name_of
 from validator.isolation.offpath.loading import acts, from_outside, newly_loaded
 from validator.isolation.offpath.lookups import Lookups
+from validator.isolation.offpath.providers import standard
 from validator.isolation.offpath.raising import Raising
 from validator.isolation.offpath.scopes import annotations_of, bound_names
 from validator.isolation.offpath.world import World
@@ -19,6 +20,9 @@ from validator.isolation.syntax import unparse, walk
 __all__ = ["Importing"]
 
 _READ_ANNOTATIONS = frozenset({"BaseModel", "BaseSettings", "NamedTuple", "TypedDict", "Struct"})
+
+_ACT = frozenset({"antigravity", "readline", "rlcompleter", "site", "this", "turtle"})
+"""Modules of Python that do something when they are loaded."""
 
 
 class Importing:
@@ -110,7 +114,7 @@ class Importing:
 
     def removed(self, node: ast.stmt, at: Context) -> Residue | None:
         """An import from the standard library that neither the file nor anybody who takes names from it uses."""
-        if at.kind != "module" or not is_standard(node):
+        if at.kind != "module" or not is_standard(node) or not _loads_nothing_else(node):
             return None
         names = bound_names([node])
         text = self.head.sources.data(self.path)
@@ -120,3 +124,12 @@ class Importing:
             if name == "*" or name in used or quoted.search(text) or self.lookups.taken_from_here(name):
                 return None
         return Residue(Kind.REWRITTEN, f"`{unparse(node)}` is gone, and nothing used it", 1)
+
+
+def _loads_nothing_else(node: ast.stmt) -> bool:
+    """Whether an import of the standard library loads a single module: others may rely on the parts of packages that
+    somebody loaded, as on `importlib.util`."""
+    names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
+    names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+    modules = [standard(name) for name in names if name not in _ACT and "." not in name]
+    return len(modules) == len(names) and all(m is not None and not hasattr(m, "__path__") for m in modules)

@@ -32,11 +32,15 @@ def simplify_module(world: World, path: str, module: ast.Module) -> list[ast.stm
 
 
 def _without_overloads(world: World, path: str, body: list[ast.stmt]) -> list[ast.stmt]:
-    """The statements without `@overload` of what is defined further on: nothing of them lasts."""
-    last = {s.name: s for s in body if isinstance(s, ast.FunctionDef | ast.AsyncFunctionDef)}
-    gone = [s for s in body if world.names.is_overload(path, s) and last[s.name] is not s]  # type: ignore[attr-defined]  # it is a function
-    world.overloads.setdefault(path, []).extend(gone)
-    return [s for s in body if s not in gone] if gone else body
+    """The statements without `@overload` right before what is defined: nothing of them lasts."""
+    kept: list[ast.stmt] = []
+    for statement in reversed(body):
+        after = getattr(kept[-1], "name", "") if kept else ""
+        if world.names.is_overload(path, statement) and after == getattr(statement, "name", None):
+            world.overloads.setdefault(path, []).append(statement)
+        else:
+            kept.append(statement)
+    return kept[::-1]
 
 
 def function_body(world: World, place: Place, node: FunctionNode, known: _Env) -> tuple[list[ast.stmt], bool]:

@@ -35,6 +35,8 @@ __all__ = ["Facts", "World"]
 
 _DEPTH = 12
 """Calls inside calls that are followed."""
+_BY_TABLE = re.compile(rb"\b(?:globals\(\)|sys\.modules\[__name__\])")
+"""Code that may bind names of its module without saying which."""
 _TRANSPARENT = frozenset({"lru_cache", "cache", "staticmethod", "classmethod", "property", "cached_property"})
 """Decorators that do not change what a call gives."""
 
@@ -153,7 +155,7 @@ class World:
             return None
         data = self.sources.data(path)
         shared = re.search(rb"\bglobal\b[^\n]*\b" + name.encode() + rb"\b", data)
-        if shared is not None and (path, name) not in self.facts.of_module:
+        if (shared is not None and (path, name) not in self.facts.of_module) or _BY_TABLE.search(data):
             return None
         if any(
             re.search(

@@ -46,6 +46,6 @@ def check(context: StageContext) -> Iterator[Finding]:
             f"the default of `{analysis.switch.name}`, {use.default}, {how}",
             line=use.line,
             why="the new path runs for people who never asked for it",
-            fix=f"write {declared!r}",
+            fix=f"write {declared!r}, or say in the manifest's `default` what off is",
             identity=(use.path, use.what, use.default),
         )
