@@ -236,7 +236,10 @@ def _goals(analysis: Analysis) -> Sequence[Goal]:
                 "private names it uses": len(analysis.radius.private),
             },
             blocked,
-            ("stores through objects that it is handed, other than to methods that the tree defines",),
+            (
+                "stores through objects that it is handed, other than to methods that the tree defines",
+                "files that it writes, and code that it makes as text and runs (`exec`)",
+            ),
             "Loading or running the isolated package changes something outside itself.",
         ),
         Goal(

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from validator.isolation.blast.process import changes_process
 from validator.isolation.blast.setters import CHANGERS, Setters
 from validator.isolation.offpath.constants import name_of
 from validator.isolation.source import Sources
@@ -31,15 +32,38 @@ def patches_of(sources: Sources, path: str, names: Mapping[str, str], setters: S
     if module is None:
         return
     names = dict(names) | dict(_aliases(module, names))
-    found: list[tuple[ast.expr, str]] = []
+    found = [*_stored(sources, module, names, setters), *_set_for_all(sources, module, names)]
+    if found:
+        later = _runs_later(module)
+        yield from (Patch(path, node.lineno, target, id(node) not in later) for node, target in found)
+
+
+def _stored(
+    sources: Sources, module: ast.Module, names: Mapping[str, str], setters: Setters
+) -> Iterator[tuple[ast.expr, str]]:
+    """(node, what it changes) of stores, and of calls that store."""
     for kind in (ast.Attribute, ast.Subscript, ast.Call):
         for node in nodes(module, kind):
             target = _foreign_target(node, names) or _replaced_method(sources, node) or _set(setters, node, names)
             if target:
-                found.append((node, target))
-    if found:
-        later = _runs_later(module)
-        yield from (Patch(path, node.lineno, target, id(node) not in later) for node, target in found)
+                yield node, target
+    bound = Counter(n.id for n in nodes(module, ast.Name) if isinstance(n.ctx, ast.Store))
+    added = [n.target for n in nodes(module, ast.AugAssign) if isinstance(n.target, ast.Name) and n.target.id in names]
+    every = Counter(target.id for target in added)
+    yield from ((target, target.id) for target in added if every[target.id] == bound[target.id])
+
+
+def _set_for_all(sources: Sources, module: ast.Module, names: Mapping[str, str]) -> Iterator[tuple[ast.expr, str]]:
+    """(call, its function) of what changes the whole process."""
+    alone = {id(statement.value) for statement in nodes(module, ast.Expr)}
+    own = frozenset(c.name for c in nodes(module, ast.ClassDef))
+    for call in nodes(module, ast.Call):
+        called = name_of(call.func)
+        if called.partition(".")[0] in names:
+            meant = _meant(call.func, names)
+            inside = sources.module_path(meant.partition(".")[0]) is not None
+            if changes_process(call, meant, alone=id(call) in alone, inside=inside, own=own):
+                yield call, called
 
 
 def _aliases(module: ast.Module, names: Mapping[str, str]) -> Iterator[tuple[str, str]]:
@@ -92,29 +116,16 @@ def _replaced_method(sources: Sources, node: ast.AST) -> str:
     return unparse(node)[:120] if sources.defines(node.attr) else ""
 
 
-_PROCESS_WIDE = frozenset(
-    {
-        "os.putenv", "os.unsetenv", "os.chdir", "sys.path.insert", "sys.path.append", "sys.path.extend",
-        "sys.meta_path.insert", "sys.meta_path.append", "sys.path_hooks.insert", "sys.path_hooks.append",
-        "torch.set_default_dtype", "torch.set_default_device", "torch.set_default_tensor_type", "torch.manual_seed",
-        "torch.cuda.manual_seed", "torch.cuda.manual_seed_all", "torch.set_num_threads", "random.seed",
-        "np.random.seed", "numpy.random.seed", "torch.use_deterministic_algorithms", "logging.disable",
-        "torch.set_float32_matmul_precision", "signal.signal", "locale.setlocale", "gc.disable", "gc.enable",
-        "gc.freeze", "gc.set_threshold", "warnings.filterwarnings", "warnings.simplefilter", "atexit.register",
-        "logging.basicConfig", "logging.setLoggerClass", "sys.setrecursionlimit", "sys.settrace", "sys.setprofile",
-        "faulthandler.enable", "multiprocessing.set_start_method",
-    }
-)  # fmt: skip
-"""Calls that change something for the whole process."""
-
-
 _STORES = frozenset(
     {"setattr", "delattr", "vars", "object.__setattr__", "object.__delattr__", "type.__setattr__", "type.__delattr__",
-     "operator.setitem", "operator.delitem"}
+     "operator.setitem", "operator.delitem", "operator.ior", "operator.iadd", "heapq.heappush", "heapq.heappop",
+     "heapq.heapify", "random.shuffle", "bisect.insort", "bisect.insort_left", "bisect.insort_right"}
 )  # fmt: skip
 """Functions that store to their first argument."""
 _METHODS = frozenset({"__setitem__", "__delitem__", "__setattr__", "__ior__", "__iadd__"})
-_OF_OTHERS = frozenset({"sys._getframe", "inspect.currentframe", "inspect.stack", "importlib.import_module"})
+_OF_OTHERS = frozenset(
+    {"sys._getframe", "inspect.currentframe", "inspect.stack", "importlib.import_module", "decimal.getcontext"}
+)
 """Calls that give what belongs to others."""
 
 
@@ -126,15 +137,22 @@ def _foreign_target(node: ast.AST, names: Mapping[str, str]) -> str:
     elif isinstance(node, ast.Call):
         meant = _meant(node.func, names)
         imported = name_of(node.func).partition(".")[0] in names
-        if imported and (meant in _PROCESS_WIDE or meant.startswith("unittest.mock.") or _registers(meant)):
+        if imported and _registers(meant):
             return name_of(node.func)
         if imported and meant == "torch.library.Library" and node.args and "aten" in unparse(node.args[0]):
             return unparse(node)[:120]
         if meant in _STORES and node.args:
             target = node.args[0]
+        elif any(isinstance(a, ast.Name) and names.get(a.id, a.id) in ("setattr", "delattr") for a in node.args):
+            target = next((t for a in node.args for t in _shown(a) if _belongs_to_others(t, names)), None)
         elif isinstance(node.func, ast.Attribute):
             target = _changed_by_method(node.func, names)
     return unparse(target)[:120] if target is not None and _belongs_to_others(target, names) else ""
+
+
+def _shown(node: ast.expr) -> list[ast.expr]:
+    """The elements of a display, or the expression itself."""
+    return node.elts if isinstance(node, ast.List | ast.Tuple | ast.Set) else [node]
 
 
 def _changed_by_method(function: ast.Attribute, names: Mapping[str, str]) -> ast.expr | None:
@@ -183,8 +201,9 @@ def _set(setters: Setters, node: ast.AST, names: Mapping[str, str]) -> str:
 
 
 def _registers(dotted: str) -> bool:
-    """A function of somebody else's that takes entries, by its looks: `register_router`."""
-    return dotted.rpartition(".")[2].startswith("register_") and dotted.split(".")[0] not in ("torch", "atexit")
+    """A function of somebody else's that takes entries, by its looks: `register_router`, `AutoConfig.register`."""
+    last = dotted.rpartition(".")[2]
+    return (last == "register" or last.startswith("register_")) and dotted.split(".")[0] not in ("torch", "atexit")
 
 
 def _constant_like(name: str) -> bool:
