@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from validator.differential.cases import Case, build, cases
+from validator.differential.cases import Case, build, cases, copied
 from validator.differential.changes import single_changes
 from validator.differential.engine import run_case
 from validator.differential.overflow import overflown
@@ -249,8 +249,10 @@ def _changes(seeds: int) -> Iterator[tuple[dict[str, Any], dict[str, Any], str]]
     for seed in range(seeds):
         case = Case("k", (("T", 5), ("S", 9), ("V", 7)), seed)
         inputs = build(MIXED, case)
+        before = copied(inputs)
         for changed, told in single_changes(MIXED, case, inputs):
-            yield inputs, changed, told
+            yield before, changed, told
+        assert all(np.array_equal(inputs[n], before[n]) for n in before), "the change lasts no longer than it is used"
 
 
 def test_one_element_of_any_argument_is_changed_within_its_domain() -> None:

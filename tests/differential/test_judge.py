@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from dataclasses import replace
 from typing import Any
 
@@ -224,3 +225,35 @@ def test_digits_that_rounding_errors_decide_are_nobodys_rounding_point() -> None
     quiet = Undecided(want.exact, native.dtype)
     quiet.add(want.exact * (1 + 2.0**-20))
     assert not quiet.where.any()
+
+
+@pytest.mark.parametrize("shape", [(40,), (16, 32), (3, 7, 20), (4, 1), (1, 50)])
+def test_the_short_way_over_a_few_elements_finds_what_the_long_one_finds(
+    shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some elements beyond the narrowest limit, alone, along a row or down a column, by little and by much."""
+    rng = np.random.default_rng(5)
+    want = expected(rng.standard_normal(shape), noise=6e-8)
+    yard, verdicts = want["out"].yardstick, []
+    for turn in range(120):
+        out = want["out"].exact.copy()
+        at = tuple(slice(None) if axis == turn % (len(shape) + 1) else rng.integers(n) for axis, n in enumerate(shape))
+        out[at] += rng.choice([1.5, 2.5, 5.0, 9.0, 15.0, 17.0]) * yard[at] * rng.choice([-1, 1], out[at].shape)
+        got = out.astype(np.float32)
+        short = faults(got, want)
+        with monkeypatch.context() as patched:
+            patched.setattr(judge_module, "_plainly_right", lambda *_: False)
+            assert short == faults(got, want)
+        verdicts.append(bool(short))
+    assert {True, False} == set(verdicts)
+
+
+def test_a_few_elements_of_a_good_result_make_nothing_as_large_as_it() -> None:
+    want = expected(np.random.default_rng(2).standard_normal((512, 1024)), noise=6e-8)
+    good = want["out"].native.copy()
+    good[5, 7] += np.float32(2.5 * want["out"].yardstick[5, 7])
+    tracemalloc.start()
+    assert faults(good, want) == []
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < good.nbytes

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from validator.differential import buffers as buffers_module
 from validator.differential import runner as runner_module
+from validator.differential.cases import Case
 from validator.differential.engine import run_case, run_kernel
 from validator.differential.faults import FaultKind
 from validator.differential.found import Found
@@ -52,6 +54,18 @@ def now_and_then(x, w, out, calls=[]):
     calls.append(1)
     if len(calls) == 2:
         out[0, 0] += 1
+
+def by_address(x, w, out, seen={}):
+    key = x.ctypes.data, w.ctypes.data, out.shape
+    if key not in seen:
+        seen[key] = x * w
+    out[...] = seen[key]
+
+def by_a_look(x, w, out, seen={}):
+    key = x.ctypes.data, out.shape, x[0, 0], x[-1, -1], x[0, 5], w.tobytes()
+    if key not in seen:
+        seen[key] = x * w
+    out[...] = seen[key]
 
 def wears_out(x, w, out, calls=[]):
     scale(x, w, out)
@@ -120,7 +134,10 @@ def test_small_mistakes_are_the_same_with_locked_and_with_open_inputs(trees: Tre
     assert [case.faults for case in locked.results[-1:]] == opened
 
 
-@pytest.mark.parametrize("candidate", ["scale", "writes", "writes_and_restores", "crashes", "wrong", "now_and_then"])
+@pytest.mark.parametrize(
+    "candidate",
+    ["scale", "writes", "writes_and_restores", "crashes", "wrong", "now_and_then", "by_address", "by_a_look"],
+)
 def test_calls_that_are_made_ahead_are_judged_the_same(
     trees: Trees, monkeypatch: pytest.MonkeyPatch, candidate: str
 ) -> None:
@@ -132,6 +149,24 @@ def test_calls_that_are_made_ahead_are_judged_the_same(
     in_turn = ran()
     monkeypatch.setattr(runner_module, "_LARGE", 0)
     assert ran() == in_turn
+    monkeypatch.setattr(buffers_module, "_WORTH_A_HOME", 0)
+    assert ran() == in_turn
+
+
+def test_new_values_and_old_ones_are_read_at_the_same_address(trees: Trees, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Values that are drawn where they are read lie elsewhere than the ones before; a candidate cannot tell."""
+    monkeypatch.setattr(buffers_module, "_WORTH_A_HOME", 0)
+    plans = ["repeat", "same-buffer", "flip", "recheck", "a-b-a", "batch-mates"]
+    found = {}
+    for candidate in ("scale", "by_address", "by_a_look"):
+        with runner_for(contract(candidate), trees) as runner:
+            ran = [(plan, run_case(runner, Case("scale", (("B", 4), ("D", 24)), 1, plan)).result) for plan in plans]
+            runner.candidate.close()
+            assert not runner._book._homes, "nobody uses them any more"
+        found[candidate] = {plan for plan, result in ran if result.faults}
+    assert found["scale"] == set()
+    assert found["by_address"] >= {"same-buffer", "flip"}
+    assert "flip" in found["by_a_look"]
 
 
 class Interrupted(Here):

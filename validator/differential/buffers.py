@@ -8,6 +8,8 @@ down once for all calls with the same values.
 
 from __future__ import annotations
 
+import itertools
+import math
 import struct
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -31,6 +33,7 @@ from validator.differential.numbers import (
 )
 from validator.run.channel import DTYPE_NAMES, GIVEN, Call
 from validator.run.channel import Array as Descriptor
+from validator.run.pool import PoolFull
 from validator.run.sandbox import Worker
 
 __all__ = ["GUARD", "PATTERNS", "Book", "Placed", "Written", "dtype_at", "place", "poisoned"]
@@ -41,6 +44,10 @@ PATTERNS = (0xA5, 0x5A)
 """Fill of guard zones and gaps, first and second call."""
 _FAR = 1 << 31
 """Bytes that the last row of a distant array lies from its first, at least."""
+_HOMES = 1 << 29
+"""Bit of the slots of arrays that are made where they lie."""
+_WORTH_A_HOME = 1 << 20
+"""Bytes of such an array."""
 _ROW = 4096
 """Rows of a distant array begin at multiples of this."""
 _PAD = 3
@@ -72,6 +79,39 @@ class Book:
 
     _entries: dict[tuple[int, int], _Entry] = field(default_factory=dict)
     """(offset, length) of a region."""
+    _homes: dict[tuple[int, int], int] = field(default_factory=dict)
+    """(address, bytes) of an array that was made in such a region → the region's slot."""
+    _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(_HOMES | GIVEN))
+
+    def home(self, worker: Worker, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+        """Memory for an argument where the worker can read it, for as long as somebody uses it: what is made there
+        need not be laid out. Ordinary memory for small arrays, and where the worker's has no more room."""
+        size = math.prod(shape) * dtype.itemsize
+        if size < _WORTH_A_HOME:
+            return np.empty(shape, dtype)
+        slot = next(self._numbers)
+        try:
+            memory = worker.lend(slot, GUARD + size + GUARD)
+        except PoolFull:
+            return np.empty(shape, dtype)
+        flat = np.frombuffer(memory[GUARD:-GUARD], dtype)
+        self._homes[flat.ctypes.data, size] = slot
+        weakref.finalize(flat, self._left, worker, (flat.ctypes.data, size)).atexit = False  # views keep it alive
+        return flat.reshape(shape)
+
+    def _left(self, worker: Worker, where: tuple[int, int]) -> None:
+        worker.drop(self._homes.pop(where))
+
+    def home_of(self, value: Array, array: Descriptor) -> int | None:
+        """The slot where this very array was made, if the callable gets it just as it lies there."""
+        slot = self._homes.get((value.ctypes.data, value.nbytes))
+        whole = array.offset == GUARD and array.strides == value.strides and value.flags.c_contiguous
+        return slot if whole else None
+
+    def lies(self, where: tuple[int, int], value: Array, array: Descriptor) -> None:
+        """An array was made there; nothing is known of what stands around it."""
+        if not self.holds(where, value, array):
+            self.put(where, value, array, -1)
 
     def holds(self, where: tuple[int, int], value: Array, array: Descriptor) -> bool:
         """Whether this very array lies there already, laid out in the same way."""
@@ -332,9 +372,12 @@ def place(
         array = Descriptor(code_of(value.dtype), value.shape, strides, len(arenas), GUARD + offset)
         kind = GIVEN if name in given else 0
         slot = first_slot + len(arenas) | kind
+        home = book.home_of(value, array) if kind and isinstance(value, np.ndarray) else None
         below = None if over is None or (apart and not kind) else over + len(arenas) | kind
-        arena = worker.lend(slot, GUARD + span + GUARD, below)
-        if isinstance(value, Written) or not kind:
+        arena = worker.lend(slot, GUARD + span + GUARD, below if home is None else home)
+        if home is not None and isinstance(value, np.ndarray):
+            book.lies(worker.arena(slot)[1:], value, array)
+        elif isinstance(value, Written) or not kind:
             _fill(arena, array, value, pattern)
         elif not book.holds(where := worker.arena(slot)[1:], value, array):
             _fill(arena, array, value, pattern)

@@ -10,16 +10,17 @@ import hashlib
 import itertools
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cache
+from types import MappingProxyType
 from typing import Annotated, Any
 
 import numpy as np
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from validator.differential.errors import DifferentialError
-from validator.differential.inputs import VARIANTS, Fill, applicable, filled
+from validator.differential.inputs import VARIANTS, Fill, Room, applicable, filled
 from validator.differential.numbers import Array, Source, derived, dtype_of, is_float
 from validator.differential.shapes import Space, shape_of
 from validator.errors import Problem
@@ -194,9 +195,10 @@ def fill_of(contract: KernelContract, case: Case, name: str) -> Fill:
     return Fill(name, role, values, dtype_of(dtype), shape_of(values.shape or (), dims), extent, total)
 
 
-def build(contract: KernelContract, case: Case) -> Inputs:
+def build(contract: KernelContract, case: Case, rooms: Mapping[str, Room] = MappingProxyType({})) -> Inputs:
     """The case's data. Arguments that hold nothing before the call are there too, as zeros that take no memory.
 
+    `rooms`: where an argument's ordinary values are drawn, if not anywhere.
     Raises `CaseTooLarge`.
     """
     if (size := size_of(contract, case)) > LARGEST:
@@ -214,6 +216,8 @@ def build(contract: KernelContract, case: Case) -> Inputs:
             inputs[name] = parse_expression(number).value(known) if isinstance(number, str) else number
             continue
         fill = fill_of(contract, case, name)
+        if name in rooms:
+            fill = replace(fill, room=rooms[name])
         if role in FILLED:
             inputs[name] = np.broadcast_to(np.zeros((), fill.dtype), fill.shape)
             continue

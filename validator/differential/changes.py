@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import Any
 
 import numpy as np
@@ -18,8 +18,11 @@ _SPOKEN = {*FILLED, Role.FLAG, Role.MAILBOX}
 """Roles whose elements are poisoned, or a word between kernels: another word is another story."""
 
 
-def single_changes(contract: KernelContract, case: Case, inputs: Inputs) -> Iterator[tuple[Inputs, str]]:
-    """(inputs, what was changed of them), for one of the floats, and for one of everything else."""
+def single_changes(contract: KernelContract, case: Case, inputs: Inputs) -> Generator[tuple[Inputs, str]]:
+    """(inputs, what was changed of them), for one of the floats, and for one of everything else.
+
+    Each lasts until the next one is asked for, or this is closed.
+    """
     source = Source(derived(case.seed, "flip"))
     able: tuple[list[str], list[str]] = ([], [])
     for name, (role, values) in contract.values.items():
@@ -36,19 +39,27 @@ def single_changes(contract: KernelContract, case: Case, inputs: Inputs) -> Iter
 
 def _changed(
     contract: KernelContract, case: Case, inputs: Inputs, name: str, source: Source
-) -> Iterator[tuple[Inputs, str]]:
-    """The inputs with another value at one place of this one; nothing where no other fits in."""
-    array = np.array(inputs[name], fill_of(contract, case, name).dtype)
+) -> Generator[tuple[Inputs, str]]:
+    """The inputs with another value at one place of this one; nothing where no other fits in.
+
+    It stands in the very array, as long as it is looked at: one that says where it lies is not laid out again.
+    """
+    value = inputs[name]
+    in_place = isinstance(value, np.ndarray) and value.flags.writeable and value.flags.c_contiguous
+    array = value.view() if in_place else np.array(value, fill_of(contract, case, name).dtype)
     flat = array.reshape(-1)
     at = int(source.below(flat.size, (1,))[0])
-    other = _other(fill_of(contract, case, name), flat, at, padded=case.padding)
-    if other is None or other == flat[at]:
+    old, other = flat[at], _other(fill_of(contract, case, name), flat, at, padded=case.padding)
+    if other is None or other == old:
         return
-    flat[at] = other
-    changed = {**inputs, name: array if isinstance(inputs[name], np.ndarray) else array.item()}
+    changed = {**inputs, name: array if isinstance(value, np.ndarray) else np.asarray(other, array.dtype).item()}
     for alias, owner in aliases_of(contract, case).items():
         changed[alias] = changed[owner] if name == owner else changed[alias]
-    yield changed, f"{name}[{at}] (flat)" if isinstance(inputs[name], np.ndarray) else name
+    try:
+        flat[at] = other
+        yield changed, f"{name}[{at}] (flat)" if isinstance(value, np.ndarray) else name
+    finally:
+        flat[at] = old
 
 
 def _other(fill: Fill, flat: Array, at: int, *, padded: bool) -> Any:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 
 from validator.differential.buffers import Written, dtype_at, place, poisoned
 from validator.differential.cases import FILLED, Case, Inputs, build, fill_of
 from validator.differential.errors import DifferentialError
+from validator.differential.inputs import Room
 from validator.manifest.contract import KernelContract
 from validator.manifest.dims import parse_expression
 from validator.run.channel import ALIGNED
@@ -34,9 +36,12 @@ class Data:
     generator: Worker | None = None
     """Makes the arguments where the contract cannot describe them."""
 
-    def build(self, case: Case) -> Inputs:
-        """The case's data: from the contract, or from the generator that it names. Raises `ReferenceFailed`."""
-        inputs = build(self.contract, case)
+    def build(self, case: Case, rooms: Mapping[str, Room] = MappingProxyType({})) -> Inputs:
+        """The case's data: from the contract, or from the generator that it names. Raises `ReferenceFailed`.
+
+        `rooms`: where an argument's ordinary values are drawn, if not anywhere.
+        """
+        inputs = build(self.contract, case, rooms)
         if self.generator is None:
             return inputs
         numbers = {"seed": case.seed % (1 << 62), **dict(case.dims)}

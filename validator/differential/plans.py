@@ -7,6 +7,7 @@ comparisons between calls are of bytes, unless the contract promises no determin
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import replace
 
 import numpy as np
@@ -142,10 +143,11 @@ def _flip(runner: Runner, case: Case, inputs: Inputs, expected: Expectation, fir
     One of the floats, and one of the integers, flags and numbers passed by value.
     """
     faults: list[Fault] = []
-    for changed, told in single_changes(runner.contract, case, inputs):
-        faults = _judged(runner, case, changed, f"with only {told} changed in the same buffers")
-        if faults:
-            break
+    with closing(single_changes(runner.contract, case, inputs)) as changes:
+        for changed, told in changes:
+            faults = _judged(runner, case, changed, f"with only {told} changed in the same buffers")
+            if faults:
+                break
     return faults
 
 

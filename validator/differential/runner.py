@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from types import MappingProxyType, TracebackType
 from typing import Self
 
@@ -109,8 +109,10 @@ class Runner:
         return self.reference.data
 
     def build(self, case: Case) -> Inputs:
-        """The case's data. Raises `ReferenceFailed`."""
-        return self.data.build(case)
+        """The case's data; what the candidate cannot write is drawn where it reads it. Raises `ReferenceFailed`."""
+        room = partial(self._book.home, self.candidate)
+        laid_otherwise = dict(case.layouts)
+        return self.data.build(case, {name: room for name in self._locked(case) if name not in laid_otherwise})
 
     def expect(self, case: Case, inputs: Inputs) -> dict[str, Expected]:
         """What is right for these inputs. Raises `ReferenceFailed`."""

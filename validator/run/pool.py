@@ -64,15 +64,16 @@ class Pool:
         shared = self._slots.get(over) if over is not None else None
         known = self._slots.get(slot) if slot not in self._borrowed else None
         if shared is not None and shared[1] == length:
-            self._drop(slot)
+            self.drop(slot)
             self._slots[slot] = known = shared
             self._borrowed.add(slot)
         elif known is None or known[1] != length:
-            self._drop(slot)
+            self.drop(slot)
             self._slots[slot] = known = (self._new(length), length)
         return self._view[known[0] : known[0] + length]
 
-    def _drop(self, slot: int) -> None:
+    def drop(self, slot: int) -> None:
+        """Nobody asks for the slot any more."""
         known = self._slots.pop(slot, None)
         if known is not None and slot not in self._borrowed:
             self._give_back(*self._pages(*known))

@@ -124,6 +124,10 @@ class Worker:
         """
         return self._memory(slot).lend(slot, length, over)
 
+    def drop(self, slot: int) -> None:
+        """Nobody asks for a buffer any more: another may lie there."""
+        self._memory(slot).drop(slot)
+
     def arena(self, slot: int) -> tuple[int, int, int]:
         """The slot as a `Call` names it."""
         return (slot, *self._memory(slot).where(slot))

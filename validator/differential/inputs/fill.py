@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,11 @@ from numpy.typing import NDArray
 from validator.differential.numbers import Array, Source, in_chunks, is_float, largest
 from validator.manifest.contract import Role, Values
 
-__all__ = ["Fill", "filled", "in_domain"]
+__all__ = ["Fill", "Room", "filled", "in_domain"]
 
 _WIDEST = 1 << 62
+Room = Callable[[tuple[int, ...], np.dtype[Any]], Array]
+"""Memory for an array of this shape and type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +33,8 @@ class Fill:
     """For an index or a length: positions along the axis it points into."""
     total: int | None = None
     """What the elements must add up to."""
+    room: Room = field(default=np.empty, compare=False)
+    """Where a large array is drawn."""
 
     @property
     def floating(self) -> bool:
@@ -107,7 +112,7 @@ def filled(fill: Fill, source: Source) -> Array:
 
     if d.probability or d.sorted:  # rows hang together
         return in_domain(fill, drawn(fill.shape))
-    values = np.empty(fill.shape, fill.dtype)
+    values = fill.room(fill.shape, fill.dtype)
     for (part,) in in_chunks(values):
         part[...] = in_domain(fill, drawn(part.shape))
     return values
