@@ -10,8 +10,6 @@ from __future__ import annotations
 import ast
 import builtins
 import copy
-import re
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
@@ -19,11 +17,10 @@ from validator.isolation.offpath.constants import UNKNOWN, call, is_constant, na
 from validator.isolation.offpath.fields import makes_plain_object
 from validator.isolation.offpath.kinds import Builtin, Class, External, Kinds
 from validator.isolation.offpath.notes import Note
-from validator.isolation.offpath.passed import Passed, passed
 from validator.isolation.offpath.place import Place
-from validator.isolation.offpath.switch import Off
+from validator.isolation.offpath.reads import Reads
 from validator.isolation.offpath.values import FAILS, worked_out
-from validator.isolation.syntax import unparse, walk
+from validator.isolation.syntax import unparse
 
 __all__ = ["Raising"]
 
@@ -35,8 +32,6 @@ _MAKERS = frozenset(
      "OrderedDict", "defaultdict", "deque", "compile", "Path", "getenv", "auto", "SimpleNamespace", "RLock", "Event",
      "Counter"}
 )  # fmt: skip
-_PARSED = frozenset({"args", "cli_args", "parsed", "parsed_args", "namespace", "ns", "opts", "options"})
-"""What parsed arguments are called."""
 _FEW = 64
 _LABELS = (str, bytes, bool, type(None))
 
@@ -46,7 +41,7 @@ class Raising:
 
     def __init__(self, kinds: Kinds) -> None:
         self.kinds = kinds
-        self._passed: dict[tuple[int, int], Passed] = {}
+        self.reads = Reads(kinds)
 
     def problems(self, notes: Iterable[Note], known: Iterable[Note]) -> Iterator[tuple[Note, ast.expr]]:
         """(note, the part that may raise) of each note that the other tree does not have as well."""
@@ -73,11 +68,11 @@ class Raising:
             case ast.Constant() | ast.Lambda():
                 return None
             case ast.Name():
-                return None if self._bound(node, place) else node
+                return None if self.reads.is_bound(node, place) else node
             case ast.Attribute():
                 return self._attribute(node, place)
             case ast.Subscript():
-                return None if self._passed_by(node, place) else self._subscript(node, place)
+                return None if self.reads.worked_before(node, place) else self._subscript(node, place)
             case ast.Compare(left=left, comparators=rights):
                 inner = self._parts([left, *rights], place)
                 return inner or (None if self._comparison(node, place) else node)
@@ -214,7 +209,7 @@ class Raising:
             case ast.BoolOp(values=values):
                 return self._truths(values, place)
         kind = self.kinds.of(node, place)
-        if isinstance(kind, Builtin) or self._is_container(node, place):
+        if isinstance(kind, Builtin) or self.reads.is_container(node, place):
             return None
         if isinstance(kind, Class) and not any(
             getattr(item, "name", "") in ("__bool__", "__len__")
@@ -256,105 +251,18 @@ class Raising:
 
     # Reads -----------------------------------------------------------------------------------------------------
 
-    def _bound(self, node: ast.Name, place: Place) -> bool:
-        name = node.id
-        if name in place.hidden:
-            return True
-        if place.function is not None and not place.module_level and name in place.scope.bindings:
-            if name in place.parameters:
-                return True
-            return name in self._before(node, place).names
-        if place.outer is not None and name in place.outer.scope.bindings:
-            return name in place.outer.parameters or place.outer.scope.bindings[name] == 1
-        return self.kinds.world.names.binds(place.path, name) or hasattr(builtins, name) or self._starred(place.path)
-
-    def _starred(self, path: str) -> bool:
-        return self.kinds.world.names.binds(path, "*")
-
-    def _before(self, node: ast.expr, place: Place) -> Passed:
-        if place.function is None:
-            return Passed()
-        key = (id(place.function), node.lineno)
-        if key not in self._passed:
-            self._passed[key] = passed(place.function, node.lineno)
-        return self._passed[key]
-
-    def _passed_by(self, node: ast.expr, place: Place) -> bool:
-        """Whether the same read of the same object has worked before on every path to this one."""
-        names = {n.id for n in walk(node) if isinstance(n, ast.Name)}
-        if place.function is None or place.module_level or any(place.scope.bindings[n] > 1 for n in names):
-            return False
-        if names & place.hidden:
-            return False
-        owners = {n.attr for n in walk(node) if isinstance(n, ast.Attribute) and n is not node}
-        rebound = (
-            n.attr for n in walk(place.function) if isinstance(n, ast.Attribute) and not isinstance(n.ctx, ast.Load)
-        )
-        return not owners & set(rebound) and unparse(node) in self._before(node, place).loads
-
     def _attribute(self, node: ast.Attribute, place: Place) -> ast.expr | None:
-        if self._passed_by(node, place):
+        if self.reads.worked_before(node, place):
             return None
         inner = self.part(node.value, place)
-        if inner is not None:
-            return inner
-        switch = self.kinds.world.form.switch
-        if node.attr == switch.name and name_of(node.value).split(".")[-1] == switch.container != "":
-            return None  # where the manifest says that the switch is
-        if node.attr == switch.name and self._is_parsed(node.value):
-            return None
-        kind = self.kinds.of(node.value, place)
-        if kind is not None and self.kinds.has(kind, node.attr, place, node.lineno):
-            return None
-        return None if not isinstance(kind, Class | Builtin) and self.kinds.read_alike(node, place) else node
-
-    def _is_parsed(self, owner: ast.expr) -> bool:
-        """Whether the switch is read off parsed arguments, where the tree has an option of its name."""
-        name = name_of(owner).rpartition(".")[2]
-        switch, sources = self.kinds.world.form.switch, self.kinds.world.sources
-        if name not in _PARSED:
-            return False
-        flag = switch.name.replace("_", "-").encode()
-        option = re.compile(rb"add_argument\(\s*[\"']--(?:" + flag + rb"|" + switch.name.encode() + rb")[\"']")
-        files = {*sources.mentions(switch.name), *sources.mentions(switch.name.replace("_", "-"))}
-        found = next((path for path in sorted(files) if option.search(sources.data(path))), None)
-        if found is not None:
-            self.kinds.assumed.add(f"`{name}` comes from the parser of {found}, which has the option `--{switch.name}`")
-        return found is not None
+        return inner if inner is not None else None if self.reads.has_attribute(node, place) else node
 
     def _subscript(self, node: ast.Subscript, place: Place) -> ast.expr | None:
         """A key is proven in the declared container, and wherever types are only spelled out."""
         if self._gives_value(node, place):
             return None
         inner = self.part(node.value, place)
-        if inner is not None:
-            return inner
-        form = self.kinds.world.form
-        named = isinstance(node.slice, ast.Constant) and node.slice.value == form.switch.name
-        if named and form.way is Off.EXPLICIT and self._is_container(node.value, place):
-            return None
-        kind = self.kinds.of(node.value, place)
-        spelled = (
-            (isinstance(kind, External) and _names_a_type(node.value))
-            or isinstance(kind, Class)
-            or (isinstance(node.value, ast.Name) and isinstance(getattr(builtins, node.value.id, None), type))
-        )
-        if place.module_level and spelled and not (isinstance(kind, Class) and kind.instance):
-            return None
-        return node
-
-    def _is_container(self, node: ast.expr, place: Place) -> bool:
-        """Whether the expression is the switch's container, by its own name or that of the local that holds it."""
-        switch = self.kinds.world.form.switch
-        if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.Or):
-            *first, last = node.values
-            return isinstance(last, ast.Dict) and all(self._is_container(n, place) for n in first)
-        name = name_of(node)
-        if switch.environment and name.split(".")[-1] == "environ":
-            return True
-        if not switch.container:
-            return False
-        return name.split(".")[-1] == switch.container or self.kinds.held(node, place).endswith(f".{switch.container}")
+        return inner if inner is not None else None if self.reads.has_entry(node, place) else node
 
     # Operations ------------------------------------------------------------------------------------------------
 
@@ -367,7 +275,7 @@ class Raising:
             if isinstance(op, ast.In | ast.NotIn):
                 kind = self.kinds.of(right, place)
                 known = isinstance(kind, Builtin) and kind.type in (dict, list, tuple, set, frozenset)
-                if not (known or self._is_container(right, place)):
+                if not (known or self.reads.is_container(right, place)):
                     return False
             elif isinstance(op, ast.Eq | ast.NotEq):
                 if not (is_constant(left) or is_constant(right) or isinstance(self.kinds.of(left, place), Builtin)):
@@ -423,7 +331,7 @@ class Raising:
             return None if hasattr(kind.type, method) else node.func
         if isinstance(kind, External):
             return None if kind.dotted in ("os", "os.environ") else node.func
-        return None if self._is_container(receiver, place) else node.func
+        return None if self.reads.is_container(receiver, place) else node.func
 
     def _is_type(self, nodes: Iterable[ast.expr], place: Place) -> bool:
         """Whether these are classes, or tuples of classes."""
@@ -438,12 +346,6 @@ class Raising:
             if not (builtin or external or (isinstance(kind, Class) and not kind.instance)):
                 return False
         return True
-
-
-def _names_a_type(node: ast.expr) -> bool:
-    """Whether something from outside the tree is a type, by its spelling: `torch.Tensor`, not `os.environ`."""
-    owner, _, last = name_of(node).rpartition(".")
-    return last[:1].isupper() or isinstance(getattr(sys.modules.get(owner), last, None), type)
 
 
 def _whole(value: object) -> bool:

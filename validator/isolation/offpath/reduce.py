@@ -349,7 +349,7 @@ class Reducer:
                 for part in args:
                     self.world.note(part, self.place)
                 return result
-        return self.world.drop_default_arguments(node, self.place)
+        return self.world.arguments.drop_default_arguments(node, self.place)
 
     def _names_classes(self, kind: ast.expr) -> bool:
         """Whether these are classes by their own names: a local or assigned name may stand for anything."""

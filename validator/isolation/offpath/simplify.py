@@ -12,7 +12,9 @@ from validator.isolation.offpath.matching import bound_by, matches
 from validator.isolation.offpath.nodes import is_stub, mark_origin, with_fields
 from validator.isolation.offpath.place import Place
 from validator.isolation.offpath.reduce import Reducer
-from validator.isolation.offpath.scopes import FunctionNode, Scope, bindings, bound_names, parameters
+from validator.isolation.offpath.scopes import FunctionNode, Scope, bound_names, parameters
+from validator.isolation.offpath.traceless import without_idle_globals, without_overloads
+from validator.isolation.offpath.walrus import leading_walrus, without_walrus
 from validator.isolation.syntax import unparse, walk
 
 if TYPE_CHECKING:
@@ -27,20 +29,8 @@ def simplify_module(world: World, path: str, module: ast.Module) -> list[ast.stm
     """What is left of the module's statements."""
     place = Place(path, Scope.of(module.body))
     place.module_level = True
-    body, _ = Simplifier(world, place).block(_without_overloads(world, path, module.body))
+    body, _ = Simplifier(world, place).block(without_overloads(world, path, module.body))
     return [*losses(module.body, body), *body]
-
-
-def _without_overloads(world: World, path: str, body: list[ast.stmt]) -> list[ast.stmt]:
-    """The statements without `@overload` right before what is defined: nothing of them lasts."""
-    kept: list[ast.stmt] = []
-    for statement in reversed(body):
-        after = getattr(kept[-1], "name", "") if kept else ""
-        if world.names.is_overload(path, statement) and after == getattr(statement, "name", None):
-            world.overloads.setdefault(path, []).append(statement)
-        else:
-            kept.append(statement)
-    return kept[::-1]
 
 
 def function_body(world: World, place: Place, node: FunctionNode, known: _Env) -> tuple[list[ast.stmt], bool]:
@@ -185,11 +175,11 @@ class Simplifier:
     # Branches --------------------------------------------------------------------------------------------------
 
     def _if(self, node: ast.If) -> tuple[list[ast.stmt], bool]:
-        walrus = _leading_walrus(node.test)
+        walrus = leading_walrus(node.test)
         if walrus is not None:
             binding = ast.copy_location(ast.Assign(targets=[walrus.target], value=walrus.value), node)
             first, _ = self._assign(binding)
-            rest, falls = self._if(with_fields(node, test=_without_walrus(node.test)))
+            rest, falls = self._if(with_fields(node, test=without_walrus(node.test)))
             return [*first, *rest], falls
         test = self.reduce.test(node.test)
         known = truth(test) if self.world.purity(test) else None
@@ -364,7 +354,7 @@ class Simplifier:
         known = {k: v for k, v in known.items() if k not in set(bound_names(node.body))}
         for name in parameters(node.args):
             known.pop(name, None)
-        known.update(self.world.known_parameters(self.place, node))
+        known.update(self.world.arguments.known_parameters(self.place, node))
         inside = self.place
         if self.place.class_name and self.place.module_level:
             positional = [*node.args.posonlyargs, *node.args.args]
@@ -377,7 +367,7 @@ class Simplifier:
         root, self.world.root = self.world.root, node.body[0].lineno
         body, _ = function_body(self.world, inside, node, known)
         self.world.root = root
-        body = [*losses(node.body, body, node.args), *_without_idle_globals(body)]
+        body = [*losses(node.body, body, node.args), *without_idle_globals(body)]
         return with_fields(node, decorator_list=decorators, args=self._arguments(node), body=body or [_pass(node)])
 
     def _decorator(self, node: ast.expr, decorated: FunctionNode | ast.ClassDef) -> ast.expr | None:
@@ -393,7 +383,7 @@ class Simplifier:
         return None
 
     def _arguments(self, node: FunctionNode) -> ast.arguments:
-        args = self.world.without_known_parameters(self.place, node)
+        args = self.world.arguments.without_known_parameters(self.place, node)
         return ast.arguments(
             posonlyargs=args.posonlyargs,
             args=args.args,
@@ -409,17 +399,11 @@ class Simplifier:
             return node  # its names may be the function's
         inner = Place(self.place.path, Scope.of(node.body), node.name)
         inner.module_level = True
-        body, _ = Simplifier(self.world, inner).block(_without_overloads(self.world, self.place.path, node.body))
+        body, _ = Simplifier(self.world, inner).block(without_overloads(self.world, self.place.path, node.body))
         decorators = [d for d in (self._decorator(d, node) for d in node.decorator_list) if d is not None]
         bases = [self.reduce.expr(b) for b in node.bases]
         self.place.env.pop(node.name, None)
         return with_fields(node, decorator_list=decorators, bases=bases, body=body or [_pass(node)])
-
-
-def _without_idle_globals(body: list[ast.stmt]) -> list[ast.stmt]:
-    """The function's statements without `global x` where nothing binds `x` any more."""
-    bound = {name for name, _ in bindings(body)}
-    return [s for s in body if not isinstance(s, ast.Global) or bound.intersection(s.names)]
 
 
 def _one_by_one(targets: list[ast.expr], value: ast.expr) -> Iterator[tuple[ast.expr, ast.expr]]:
@@ -443,37 +427,3 @@ def _pass(at: ast.AST) -> ast.stmt:
 def _common(a: _Env, b: _Env) -> _Env:
     """What both know alike."""
     return {k: v for k, v in a.items() if k in b and ast.dump(v) == ast.dump(b[k])}
-
-
-def _leading_walrus(node: ast.expr) -> ast.NamedExpr | None:
-    """The `:=` that is evaluated before everything else in the expression."""
-    while True:
-        match node:
-            case ast.NamedExpr():
-                return node
-            case ast.BoolOp(values=[first, *_]):
-                node = first
-            case (
-                ast.Compare(left=first) | ast.UnaryOp(operand=first) | ast.Attribute(value=first) | ast.Call(func=first)
-            ):
-                node = first
-            case _:
-                return None
-
-
-def _without_walrus(node: ast.expr) -> ast.expr:
-    """The expression with its leading `:=` replaced by the name."""
-    match node:
-        case ast.NamedExpr(target=target):
-            return ast.copy_location(ast.Name(id=target.id, ctx=ast.Load()), node)
-        case ast.BoolOp(values=[first, *rest]):
-            return with_fields(node, values=[_without_walrus(first), *rest])
-        case ast.Compare(left=first):
-            return with_fields(node, left=_without_walrus(first))
-        case ast.UnaryOp(operand=first):
-            return with_fields(node, operand=_without_walrus(first))
-        case ast.Attribute(value=first):
-            return with_fields(node, value=_without_walrus(first))
-        case ast.Call(func=first):
-            return with_fields(node, func=_without_walrus(first))
-    return node
