@@ -101,6 +101,14 @@ def test_each_kind(edit: dict[str, str], found: Found, tmp_path: Path) -> None:
     assert _additions(tmp_path, edit) == found
 
 
+@pytest.mark.parametrize(("name", "taken"), [("norm", True), ("k3_norm", False)])
+def test_native_code_that_implements_what_the_base_calls(name: str, taken: bool, tmp_path: Path) -> None:
+    base = {b"engine/uses.py": Node(b"import torch\n\n\ndef norm(x):\n    return torch.ops.stock.norm(x)\n")}
+    text = f'TORCH_LIBRARY_IMPL(stock, CUDA, m) {{\n  m.impl("{name}", &f);\n}}\n'
+    found = _additions(tmp_path, {"path": f"{FUSED}/csrc/ops.cpp", "new": text}, base)
+    assert (("operator", f"stock::{name}", True) in found) is taken
+
+
 def test_a_pin_that_moves_goes_and_comes(tmp_path: Path) -> None:
     base = {b"requirements.txt": Node(b"# all\ntorch==2.8.0\nnumpy\n")}
     edit = {"path": "requirements.txt", "old": "torch==2.8.0", "new": "torch==2.9.0"}

@@ -237,6 +237,10 @@ CHANGES = [
     ("import logging", "log = logging.getLogger('pkg')\n    log.addHandler(model)"),
     ("import sys", "sys._getframe(1).f_globals['x'] = 1"),
     ("import torch", "torch.library.Library('aten', 'IMPL')"),
+    ("import torch", "torch.library.Library('stock', 'IMPL')"),
+    ("import torch", "torch.library.impl('stock::norm', 'CUDA')(model)"),
+    ("import torch", "torch.library.register_fake('stock::norm')(model)"),
+    ("from torch.library import register_kernel", "register_kernel('aten::add.Tensor', 'cuda')(model)"),
     ("import torch", "torch.cuda.set_device(0)"),
     ("import torch", "torch.backends.cuda.enable_flash_sdp(False)"),
     ("import torch", "torch.set_grad_enabled(False)"),
@@ -263,6 +267,8 @@ KEEPS = [
     ("import pkg.base as b", "setattr(self, 'x', 1)"),
     ("import logging", "logger = logging.getLogger(__name__)\n    logger.setLevel(50)"),
     ("import torch", "torch.library.Library('k3', 'DEF')"),
+    ("import torch", "torch.library.Library('stock', 'FRAGMENT')"),
+    ("import torch", "torch.library.register_fake('stock::k3_norm')(model)"),
     ("import os", "os.environ.get('A')"),
     ("import torch", "with torch.set_grad_enabled(False): pass"),
     ("import torch", "with torch.cuda.device(0): pass"),
@@ -279,5 +285,6 @@ KEEPS = [
 )
 def test_ways_to_change_what_is_outside(imported: str, done: str, changes: bool) -> None:
     text = f"{imported}\n\ndef later(self, model):\n    {done}\n"
-    found = measure(_sources(TREE | {"pkg/fast/run.py": text})).patches
+    uses = "import torch\n\ndef norm(x):\n    return torch.ops.stock.norm(x)\n"
+    found = measure(_sources(TREE | {"pkg/fast/run.py": text, "pkg/uses.py": uses})).patches
     assert [p.line for p in found] == ([text.count("\n")] if changes else [])

@@ -34,6 +34,7 @@ _OPERATOR: Final = re.compile(
     r"""(?:custom_op\(\s*|direct_register_custom_op\(\s*(?:op_name\s*=\s*)?|register_fake\(\s*)["']([\w:.]+)["']"""
     r"|\bTORCH_LIBRARY(?:_FRAGMENT|_IMPL)?\(\s*(\w+)"
 )
+_IMPLEMENTS: Final = re.compile(r"\bTORCH_LIBRARY_IMPL\(\s*(\w+)\s*,\s*\w+\s*,\s*(\w+)\s*\)\s*\{([^}]*)\}")
 _OF_ALL: Final = ("aten", "_")
 """Namespaces of operators that everybody calls: who implements theirs changes them for all, wherever the file lies."""
 _TARGET: Final = re.compile(
@@ -72,10 +73,23 @@ def additions(
                 for found in _matches(kind, pattern, path, old, new, False):
                     if not base.mentions(found.name):
                         yield replace(found, for_everybody=reached(path, found.line))
+            yield from _implemented(base, path, old, new)
             for kind, pattern in (("operator", _OPERATOR), ("kernel", _KERNEL)):
                 for found in _matches(kind, pattern, path, old, new, False):
                     shared = found.name in _OF_ALL or reached(path, found.line)
                     yield replace(found, for_everybody=kind == "operator" and shared)
+
+
+def _implemented(base: Sources, path: str, old: str, new: str) -> Iterator[Addition]:
+    """Operators that the base calls and that native code of the change implements: for everybody, once it is loaded."""
+    for block in _IMPLEMENTS.finditer(new):
+        for found in re.finditer(rf"\b{re.escape(block[2])}\.impl\(\s*[\"'](?:\w+::)?([\w.]+)[\"']", block[3]):
+            name = f"{block[1]}::{found[1]}"
+            plain = found[1].partition(".")[0]
+            used = base.holding(f"torch.ops.{block[1]}.{plain}".encode()) or base.holding(f'"{name}"'.encode())
+            if used and found[0] not in old:
+                line = new.count("\n", 0, block.start(3) + found.start()) + 1
+                yield Addition("operator", name, path, line, True)
 
 
 def _required(path: str, old: str, new: str) -> Iterator[Addition]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from validator.isolation.blast.process import changes_process
 from validator.isolation.blast.setters import CHANGERS, Setters
-from validator.isolation.offpath.constants import name_of
+from validator.isolation.offpath.constants import name_of, value_of
 from validator.isolation.source import Sources
 from validator.isolation.syntax import functions, nodes, unparse, walk
 
@@ -47,10 +47,28 @@ def _stored(
             target = _foreign_target(node, names) or _replaced_method(sources, node) or _set(setters, node, names)
             if target:
                 yield node, target
+    for call in nodes(module, ast.Call):
+        meant = _meant(call.func, names)
+        if meant.startswith("torch.library.") and (operator := _operator_of_others(sources, call)):
+            yield call, operator
     bound = Counter(n.id for n in nodes(module, ast.Name) if isinstance(n.ctx, ast.Store))
     added = [n.target for n in nodes(module, ast.AugAssign) if isinstance(n.target, ast.Name) and n.target.id in names]
     every = Counter(target.id for target in added)
     yield from ((target, target.id) for target in added if every[target.id] == bound[target.id])
+
+
+def _operator_of_others(sources: Sources, call: ast.Call) -> str:
+    """The operator or library of others that a call of `torch.library` says something about; empty: it is its own."""
+    match [value_of(argument) for argument in call.args[:2]]:
+        case [str(library), "IMPL" | "FRAGMENT" as kind] if name_of(call.func).endswith("Library"):
+            taken = library == "aten" or (kind == "IMPL" and sources.holding(f"torch.ops.{library}.".encode()))
+            return unparse(call)[:120] if taken else ""
+        case [str(operator), *_] if "::" in operator:
+            library, _, name = operator.partition("::")
+            used = (f"torch.ops.{library}.{name.partition('.')[0]}", f'"{operator}"', f"'{operator}'")
+            taken = library == "aten" or any(sources.holding(text.encode()) for text in used)
+            return operator if taken else ""
+    return ""
 
 
 def _set_for_all(sources: Sources, module: ast.Module, names: Mapping[str, str]) -> Iterator[tuple[ast.expr, str]]:
@@ -139,8 +157,6 @@ def _foreign_target(node: ast.AST, names: Mapping[str, str]) -> str:
         imported = name_of(node.func).partition(".")[0] in names
         if imported and _registers(meant):
             return name_of(node.func)
-        if imported and meant == "torch.library.Library" and node.args and "aten" in unparse(node.args[0]):
-            return unparse(node)[:120]
         if meant in _STORES and node.args:
             target = node.args[0]
         elif any(isinstance(a, ast.Name) and names.get(a.id, a.id) in ("setattr", "delattr") for a in node.args):
