@@ -67,6 +67,17 @@ def by_a_look(x, w, out, seen={}):
         seen[key] = x * w
     out[...] = seen[key]
 
+def twice_only(x, w, out, calls=[]):
+    calls.append(1)
+    if len(calls) <= 2:
+        scale(x, w, out)
+
+def twice_only_everywhere(x, w, out, outs=[]):
+    outs.append(out)
+    if len(outs) <= 2:
+        for one in outs:
+            scale(x, w, one)
+
 def wears_out(x, w, out, calls=[]):
     scale(x, w, out)
     calls.append(1)
@@ -167,6 +178,18 @@ def test_new_values_and_old_ones_are_read_at_the_same_address(trees: Trees, monk
     assert found["scale"] == set()
     assert found["by_address"] >= {"same-buffer", "flip"}
     assert "flip" in found["by_a_look"]
+
+
+@pytest.mark.parametrize("candidate", ["twice_only", "twice_only_everywhere"])
+def test_poison_that_was_laid_beforehand_hides_nothing(
+    trees: Trees, monkeypatch: pytest.MonkeyPatch, candidate: str
+) -> None:
+    """From the third call on nothing is done, and what is right stands in the buffer, or was put there by the second."""
+    monkeypatch.setattr(runner_module, "_LARGE", 0)
+    for plan in ("repeat", "same-buffer", "flip", "recheck", "a-b-a"):
+        with runner_for(contract(candidate), trees) as runner:
+            result = run_case(runner, Case("scale", (("B", 4), ("D", 24)), 1, plan)).result
+        assert result.faults, plan
 
 
 class Interrupted(Here):

@@ -46,6 +46,8 @@ _FAR = 1 << 31
 """Bytes that the last row of a distant array lies from its first, at least."""
 _HOMES = 1 << 29
 """Bit of the slots of arrays that are made where they lie."""
+_LOOKED_AT = 1 << 10
+"""Elements of a poison that was laid beforehand."""
 _WORTH_A_HOME = 1 << 20
 """Bytes of such an array."""
 _ROW = 4096
@@ -124,10 +126,23 @@ class Book:
 
     def put(self, where: tuple[int, int], value: Array, array: Descriptor, pattern: int) -> None:
         """An array was laid there; whatever lay there before is gone."""
+        self.forget(where)
+        self._entries[where] = _Entry(weakref.ref(value), array.strides, pattern)
+
+    def forget(self, where: tuple[int, int]) -> None:
+        """Something else stands there, or may."""
         start, end = where[0], where[0] + where[1]
         for offset, length in [known for known in self._entries if known[0] < end and start < sum(known)]:
             del self._entries[offset, length]
-        self._entries[where] = _Entry(weakref.ref(value), array.strides, pattern)
+
+    def ready(self, where: tuple[int, int], value: Array, array: Descriptor, pattern: int, arena: memoryview) -> bool:
+        """Whether this poison was laid there beforehand, and none of the elements that are looked at was written."""
+        if not self.holds(where, value, array) or not self.guarded(where, pattern):
+            return False
+        if not value.size:
+            return True
+        few = bits_of(_view(arena, array)).reshape(-1)[:: max(1, value.size // _LOOKED_AT)]
+        return bool((few == bits_of(value)[(0,) * value.ndim]).all())
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +184,10 @@ class Placed:
         at, values = numbered
         return [replace(call, args=(*call.args[:at], _scalar(v), *call.args[at + 1 :])) for v in values]
 
+    def where(self, arena: int) -> tuple[int, int]:
+        """(offset, length) of an arena in its memory."""
+        return self.worker.arena(self.slots[arena])[1:]
+
     def view(self, name: str) -> Array:
         """An argument's elements as they are now."""
         arena, array = self.views[name]
@@ -182,7 +201,7 @@ class Placed:
         """Put this call's pattern around what lies there for several calls; none of them may be running."""
         for name, value in self.given.items():
             at, array = self.views[name]
-            where = self.worker.arena(self.slots[at])[1:]
+            where = self.where(at)
             if self.book.guarded(where, self.pattern):
                 continue
             if _is_contiguous(array):
@@ -345,6 +364,7 @@ def place(
     room: int = 0,
     given: Collection[str] = (),
     book: Book | None = None,
+    poisons: Book | None = None,
     apart: bool = False,
 ) -> Placed:
     """Lay out the arguments in a worker's memory, in consecutive slots.
@@ -352,10 +372,11 @@ def place(
     `over`: first of as many slots whose contents are replaced, at other addresses.
     `aliases`: argument → argument whose memory it shares; `steps`: number → (array, axis), the elements between two
     positions there, whatever the number was; `room`: bytes of what will be returned. `given`: arguments that only the
-    gate shall be able to write, by a `book` of its own for each worker; `Placed.guard` comes before the call. `apart`:
-    another call may be running, so that only what it cannot write is replaced.
+    gate shall be able to write, by a `book` of its own for each worker; `Placed.guard` comes before the call.
+    `poisons`: those that were laid beforehand. `apart`: another call may be running, so that only what it cannot write
+    is replaced.
     """
-    book = Book() if book is None else book
+    book, poisons = Book() if book is None else book, Book() if poisons is None else poisons
     arenas: list[memoryview] = []
     slots: list[int] = []
     views: dict[str, tuple[int, Descriptor]] = {}
@@ -377,8 +398,12 @@ def place(
         arena = worker.lend(slot, GUARD + span + GUARD, below if home is None else home)
         if home is not None and isinstance(value, np.ndarray):
             book.lies(worker.arena(slot)[1:], value, array)
-        elif isinstance(value, Written) or not kind:
+        elif isinstance(value, Written):
             _fill(arena, array, value, pattern)
+        elif not kind:
+            if not poisons.ready(worker.arena(slot)[1:], value, array, pattern, arena):
+                poisons.forget(worker.arena(slot)[1:])
+                _fill(arena, array, value, pattern)
         elif not book.holds(where := worker.arena(slot)[1:], value, array):
             _fill(arena, array, value, pattern)
             book.put(where, value, array, pattern)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from validator.differential.cases import Inputs
 from validator.differential.judge import Expected, plainly_wrong
-from validator.differential.numbers import CHUNK, Array, flattened, in_chunks, is_float, sampled, starts_of
+from validator.differential.numbers import CHUNK, STRETCH, Array, flattened, in_chunks, is_float, sampled, starts_of
 from validator.differential.runner import Outputs, Runner
 
 __all__ = ["CONTROLS", "Controlled", "controls"]
@@ -76,9 +76,12 @@ class _Control:
 
 def _plainly(runner: Runner, want: Expected, control: _Control) -> bool:
     """Whether a stretch of it is beyond all limits already; then it is not the right result either."""
-    start = control.at // CHUNK * CHUNK
-    stop = min(start + CHUNK, want.native.size)
-    return plainly_wrong(runner.contract.tolerance, want, control.part(start, stop), start)
+    for length in (STRETCH, CHUNK):
+        start = control.at // length * length
+        stop = min(start + length, want.native.size)
+        if plainly_wrong(runner.contract.tolerance, want, control.part(start, stop), start):
+            return True
+    return False
 
 
 def _equal(wrong: Array, want: Expected) -> bool:

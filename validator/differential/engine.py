@@ -275,7 +275,7 @@ def _twice(runner: Runner, case: Case, inputs: Inputs) -> tuple[dict[str, Expect
     The reference is asked first: results are looked at as soon as they are there, before a thread can mend them.
     """
     expected = runner.expect(case, inputs)
-    with Series(runner, case, inputs, (FIRST, SECOND)) as series:
+    with Series(runner, case, inputs, (FIRST, SECOND), then=FIRST) as series:
         first: Played = series.next(expected)
         if first.outputs is None:
             return expected, list(first.faults), None

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 __all__ = [
     "CHUNK",
+    "STRETCH",
     "Array",
     "Source",
     "bits_of",
@@ -77,6 +78,10 @@ CHUNK = 1 << 15
 """Elements that are worked on at a time where a whole array would need temporary ones as large."""
 
 
+STRETCH = 1 << 12
+"""Elements that are looked at where a few tell enough."""
+
+
 def in_chunks(*arrays: Array) -> Iterator[tuple[Array, ...]]:
     """The same stretch of each array (all of one shape), flat, a chunk at a time; views where the memory allows.
 
@@ -88,10 +93,11 @@ def in_chunks(*arrays: Array) -> Iterator[tuple[Array, ...]]:
 
 
 def sampled(*arrays: Array, chunks: int = 32) -> Iterator[tuple[Array, ...]]:
-    """As `in_chunks`, of large arrays so many chunks only, spread evenly, the first and the last among them."""
+    """As `in_chunks`; of large arrays so many short stretches only, spread evenly, from the first chunk to the last."""
     flat = [flattened(array) for array in arrays]
+    length = CHUNK if arrays[0].size <= chunks * CHUNK else STRETCH
     for start in starts_of(arrays[0].size, chunks):
-        yield tuple(part[start : start + CHUNK] for part in flat)
+        yield tuple(part[start : start + length] for part in flat)
 
 
 def starts_of(size: int, chunks: int) -> list[int]:

@@ -22,7 +22,7 @@ from validator.differential.reference import Outputs, Reference
 from validator.differential.returned import Returned, returned
 from validator.differential.shapes import Space
 from validator.manifest.contract import KernelContract
-from validator.run.channel import Result
+from validator.run.channel import GIVEN, Result
 from validator.run.sandbox import Begun, Outcome, Reply, Worker
 
 __all__ = ["FIRST", "SECOND", "Outputs", "Played", "Runner", "Series", "Turn"]
@@ -93,6 +93,9 @@ class Runner:
     trusting: bool = True
     """False once the candidate has written to an input and put it back: then its inputs are looked at, not locked."""
     _book: Book = field(init=False, repr=False, default_factory=Book)
+    """What stands where the candidate cannot write."""
+    _poisons: Book = field(init=False, repr=False, default_factory=Book)
+    """Poisons that stand where the next call will be."""
 
     @property
     def contract(self) -> KernelContract:
@@ -194,13 +197,26 @@ class Runner:
             room=room_for(self.contract, case),
             given=self._locked(case),
             book=self._book,
+            poisons=self._poisons,
             apart=self.ahead(inputs),
         )
         return _Call(case, turn, inputs, passed, placed, secrets.randbits(63))
 
+    def poison(self, case: Case, inputs: Inputs, turn: Turn) -> None:
+        """Make the outputs of a later call ready, while another one runs."""
+        if case.aliased or any(self.contract.values[name][0] not in FILLED for name in self._written):
+            return  # what is changed in place has no poison
+        call = self.laid(case, inputs, turn)
+        for name in self._written & call.placed.views.keys():
+            at, array = call.placed.views[name]
+            self._poisons.put(call.placed.where(at), call.passed[name], array, call.placed.pattern)
+
     def begin(self, call: _Call) -> None:
         """Hand the call over, after whatever launches come before its last."""
         call.placed.guard()
+        for at, slot in enumerate(call.placed.slots):
+            if not slot & GIVEN:
+                self._poisons.forget(call.placed.where(at))
         case, turn = call.case, call.turn
         if self.chosen.compiled:
             more = launch_of(self.contract, {**dict(case.dims), **dict(case.configuration)})
@@ -301,9 +317,14 @@ class Runner:
 class Series:
     """Calls with the same values. While one runs, the next is laid out and the one before it is judged."""
 
-    def __init__(self, runner: Runner, case: Case, inputs: Inputs, turns: Sequence[Turn]) -> None:
-        """Begins the first. Where calls are made ahead, turns that follow each other must use buffers of their own."""
-        self._runner, self._case, self._inputs, self._turns = runner, case, inputs, list(turns)
+    def __init__(
+        self, runner: Runner, case: Case, inputs: Inputs, turns: Sequence[Turn], then: Turn | None = None
+    ) -> None:
+        """Begins the first. Where calls are made ahead, turns that follow each other must use buffers of their own.
+
+        `then`: a call with other values that will follow, in other buffers than the last turn's.
+        """
+        self._runner, self._case, self._inputs, self._turns, self._then = runner, case, inputs, list(turns), then
         self._running: _Call | None = None
         self._coming: _Call | None = None
         self._begin()
@@ -331,11 +352,17 @@ class Series:
         played = self._runner.finished(running, expected, known)
         if ahead:
             self._lay()
+            self._prepare()
         return played
 
     def _lay(self) -> None:
         if self._turns and self._coming is None:
             self._coming = self._runner.laid(self._case, self._inputs, self._turns.pop(0))
+
+    def _prepare(self) -> None:
+        """While the last call runs."""
+        if self._running is not None and self._coming is None and self._then is not None:
+            self._runner.poison(self._case, self._inputs, self._then)
 
     def _begin(self) -> None:
         self._lay()
