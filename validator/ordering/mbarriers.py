@@ -129,6 +129,11 @@ class Mbarriers:
         name = self.identities.get(wait.index)
         return self._users.get(name, ([], []))[0] if name is not None else []
 
+    def count(self, wait: Event) -> int | None:
+        """Arrivals that a phase takes which an event waits for; None where that is not one known number."""
+        name = self.identities.get(wait.index)
+        return None if name is None else self._counts.get(name)
+
     def label(self, event: Event) -> str:
         """The mbarrier of an event in words."""
         root, offset = self.identities[event.index]

@@ -8,14 +8,17 @@ Bad:  two groups committed, `wait_group 1`, and the second one is read.
 Bad:  a warp issues cp.async and arrives at an mbarrier with a plain `mbarrier.arrive`; the others wait for its phase.
 Bad:  two bulk copies onto an mbarrier that expects the bytes of one, or onto two mbarriers of which one is waited for.
 Bad:  a bulk store from `sm`, and `sm[t] = v` in the next turn with no `cp.async.bulk.wait_group.read` between.
+Bad:  a ring whose producer fills a stage again without waiting for its "empty" mbarrier, or whose consumers arrive
+      there before they have read, or wait for the same parity in every round.
 Good: `cp.async …; commit_group; wait_group 0; __syncthreads(); y = sm[t];`
 
-Mend it by waiting for the group or mbarrier, then the CTA barrier, then the reads.
+Mend it by waiting for the group or mbarrier, then the CTA barrier, then the reads; in a ring by arriving at the stage's
+"empty" mbarrier behind the last read and waiting for it, with a parity that flips every round, before the next copy.
 
 Not seen: groups of copies that are issued inside a loop (a software pipeline is counted from the stages filled ahead of
 it into its first turns, later stages are not told apart); copies into another CTA; reads through descriptors
-(wgmma, tcgen05); a bulk store's source that only other threads than the issuing one overwrite, or that is reached in no
-sample of the kernel's inputs, and how many bulk groups a wait leaves.
+(wgmma, tcgen05). Rings and stores are followed thread by thread with numbers for the kernel's inputs: not seen is what
+hangs on numbers that the kernel works out from shared memory, and a ring that readers and fillers share within a warp.
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ from typing import TYPE_CHECKING
 from validator.ordering.doubts import NO_WAY
 from validator.ordering.findings import finding
 from validator.ordering.pipeline import Late, Pipeline
+from validator.ordering.rounds import Fault, Kind, faults
 from validator.ordering.shared import Shared
 from validator.ordering.sources import overwritten
 from validator.rule import Rule
@@ -42,21 +46,85 @@ RULE = Rule("order/async-copy-not-waited", "shared memory is used before its asy
 def check(facts: Facts) -> Iterable[Finding]:
     """One finding per copied region."""
     shared = Shared(facts)
-    yield from _overwritten(facts, shared)
-    if not shared.copies:
-        return
+    late = list(Pipeline(facts, shared).late()) if shared.copies else []
+    early = list(overwritten(facts, shared))
+    told = {item.copy.event.index for item in (*late, *early)}
+    yield from _overwritten(facts, early)
+    yield from _late(facts, late)
+    yield from _between_threads(facts, shared, [fault for fault in faults(facts, shared) if fault.copy not in told])
+
+
+def _late(facts: Facts, found: Iterable[Late]) -> Iterator[Finding]:
+    """One finding per copied region."""
     groups: dict[str, list[Late]] = {}
-    for late in Pipeline(facts, shared).late():
+    for late in found:
         groups.setdefault(repr(late.copy.region.root) + str(late.copy.region.offset), []).append(late)
     for key, members in groups.items():
         shown = [late for late in members if late.shown]
         yield _finding(facts, key, shown or members, bool(shown))
 
 
-def _overwritten(facts: Facts, shared: Shared) -> Iterator[Finding]:
+_TEXTS = {
+    Kind.REFILLED: (
+        "shared memory is filled again by {copy} while other threads may still read it ({other})",
+        "nothing that the reading threads arrive at is waited for between the two copies",
+        "wait for an mbarrier at which the readers arrive, or a barrier, before the stage is filled again",
+    ),
+    Kind.RELEASED: (
+        "shared memory that {copy} fills again is handed back before it is read ({other})",
+        "the readers arrive at the mbarrier that the copy waits for, and read afterwards",
+        "arrive at the mbarrier behind the last read",
+    ),
+    Kind.STALE: (
+        "shared memory filled by {copy} is read behind a wait for a phase that is over already ({other})",
+        "the parity that is waited for is that of the round before",
+        "flip the parity whenever the ring comes round",
+    ),
+    Kind.UNWAITED: (
+        "shared memory filled by {copy} is read before the wait for its mbarrier ({other})",
+        "a barrier does not wait for asynchronous copies",
+        "wait for the mbarrier's phase before the read",
+    ),
+    Kind.SHORT: (
+        "{copy} brings bytes that the phase of its mbarrier does not count",
+        "the copies of a phase bring more bytes than expect_tx announces: it may be over before the last of them is in",
+        "announce the bytes of all copies",
+    ),
+    Kind.SOURCE: (
+        "shared memory is overwritten by {other} while {copy} may still read it",
+        "a bulk store reads its source when it comes to it; a barrier does not wait for it",
+        "execute cp.async.bulk.wait_group.read in the thread that issued the store, then a barrier",
+    ),
+}
+"""Kind → (message, why, how to mend it)."""
+
+
+def _between_threads(facts: Facts, shared: Shared, found: Iterable[Fault]) -> Iterator[Finding]:
+    """One finding per kind and region."""
+    parts = {item.event.index: shared.part(item.region) for item in (*shared.copies, *shared.async_reads)}
+    groups: dict[tuple[Kind, str], list[Fault]] = {}
+    for fault in found:
+        groups.setdefault((fault.kind, repr(parts[fault.copy])), []).append(fault)
+    for (kind, part), members in groups.items():
+        text, why, fix = _TEXTS[kind]
+        copy, others = members[0].copy, [fault.other for fault in members]
+        opcodes = [f"{facts.flow.event_at[i][0].opcode} at {facts.at(i)}" for i in (copy, others[0])]
+        yield finding(
+            RULE,
+            facts,
+            others,
+            text.format(copy=opcodes[0], other=opcodes[1]),
+            identity=(kind.name, part),
+            why=why,
+            fix=fix,
+            steps=tuple(f"{facts.at(i)}: {facts.program.text(i)}" for i in dict.fromkeys((copy, others[0]))),
+        )
+
+
+def _overwritten(facts: Facts, early: Iterable[Late]) -> Iterator[Finding]:
     """One finding per store whose source is written too early."""
     found: dict[int, list[Late]] = {}
-    for late in overwritten(facts, shared):
+    for late in early:
         found.setdefault(late.copy.event.index, []).append(late)
     for index, members in found.items():
         store, write = members[0].copy.event, members[0].read.event

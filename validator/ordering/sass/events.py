@@ -181,6 +181,7 @@ def _bulk(i: Instruction, index: int, constants: Constants) -> list[Event]:
     to, source = found[0], found[1]
     letters = [m for m in i.opcode.split(".")[1:] if m in ("S", "G", "T")]
     write = Direction.ATOMIC if i.base == "UBLKRED" else Direction.WRITE
+    amount = Operation(Op.SHL, (operand(i.operands[2], constants), Const(4))) if len(i.operands) > 2 else None
     if letters[:2] == ["S", "G"]:
         copies = _copy(
             i,
@@ -190,17 +191,18 @@ def _bulk(i: Instruction, index: int, constants: Constants) -> list[Event]:
             Access(Direction.WRITE, Space.SHARED, to, None),
             barrier=_next(to, 1),
         )
-        if len(i.operands) > 2:
-            copies[0].amount = Operation(Op.SHL, (operand(i.operands[2], constants), Const(4)))  # in units of 16 bytes
+        copies[0].amount = amount  # in units of 16 bytes
         return copies
     if letters[:2] == ["G", "S"]:
-        return _copy(
+        stores = _copy(
             i,
             index,
             "bulk",
             Access(Direction.READ, Space.SHARED, source, None),
             Access(write, Space.GLOBAL, to, None),
         )
+        stores[0].amount = amount
+        return stores
     if letters[:2] in (["S", "S"], ["T", "S"]):
         return _copy(
             i,

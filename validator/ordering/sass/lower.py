@@ -139,10 +139,15 @@ def _move(s: _Sources, position: int, word: int, reg: Reg) -> Operation:
 
 def _imad(s: _Sources, position: int, word: int, reg: Reg) -> Operation:
     mods = s.instruction.modifiers
-    if position != 0 or mods & {"HI", "X"}:
+    if position != 0 or "X" in mods:
         return _opaque(s, position, word, reg)
     width = 64 if "WIDE" in mods else 32
     a, b, c = s.plain()[:3]
+    if c == Const(0) and ("HI" in mods or word == 1):
+        # How compilers divide by constants.
+        return Operation(Op.EXTRACT, (Operation(Op.MUL, (a, b), None if "U32" in mods else "s", 64),), (32, 32))
+    if "HI" in mods:
+        return _opaque(s, position, word, reg)
     low = _add([_multiply(a, b, width), c], width)
     return low if word == 0 else _high(low)
 
