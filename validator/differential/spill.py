@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import mmap
 import os
 import tempfile
+import weakref
+from collections import deque
 from typing import Any
 
 import numpy as np
@@ -21,18 +24,44 @@ _LARGE = 1 << 21
 def spilled(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     """Zeros: a large array is an unlinked file, mapped; where the disk has no room for it, ordinary memory."""
     size = math.prod(shape) * dtype.itemsize
-    if size < _LARGE:
-        return np.zeros(shape, dtype)
-    with tempfile.TemporaryFile() as file:
-        status = os.fstatvfs(file.fileno())
-        if status.f_bavail * status.f_frsize < 2 * size:
-            return np.zeros(shape, dtype)
-        file.truncate(size)
-        return np.frombuffer(mmap.mmap(file.fileno(), size), dtype).reshape(shape)
+    memory = _mapped(size) if size >= _LARGE else None
+    return np.zeros(shape, dtype) if memory is None else np.frombuffer(memory, dtype).reshape(shape)
 
 
 def kept(array: Array) -> Array:
-    """The same elements, for as long as they are needed."""
-    copy = spilled(array.shape, array.dtype)
+    """The same elements, for as long as they are needed; a large array lies where one before it lay, if it can."""
+    memory = _had(array.nbytes) or _mapped(array.nbytes) if array.nbytes >= _LARGE else None
+    if memory is None:
+        return array.copy()
+    flat = np.frombuffer(memory, array.dtype)
+    weakref.finalize(flat, _spare, memory).atexit = False  # views of it keep it alive
+    copy = flat.reshape(array.shape)
     copy[...] = array
     return copy
+
+
+_SPARE: deque[mmap.mmap] = deque(maxlen=2)
+"""The last files that were let go of: new pages take several times as long to write as old ones."""
+
+
+def _spare(memory: mmap.mmap) -> None:
+    _SPARE.append(memory)
+
+
+def _had(size: int) -> mmap.mmap | None:
+    """One of them, of so many bytes."""
+    for memory in [m for m in _SPARE if len(m) == size]:
+        with contextlib.suppress(ValueError):  # another thread took it
+            _SPARE.remove(memory)
+            return memory
+    return None
+
+
+def _mapped(size: int) -> mmap.mmap | None:
+    """A file of zeros; None where the disk has no room for it."""
+    with tempfile.TemporaryFile() as file:
+        status = os.fstatvfs(file.fileno())
+        if status.f_bavail * status.f_frsize < 2 * size:
+            return None
+        file.truncate(size)
+        return mmap.mmap(file.fileno(), size)
