@@ -4,7 +4,7 @@ that default is left in what is compared."""
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TypeGuard
 
 from validator.isolation.offpath.constants import is_constant, name_of, value_of
@@ -44,6 +44,14 @@ class Arguments:
         prefix = (place.path, f"{place.class_name}.{node.name}" if place.class_name else node.name)
         gone = {name for (path, qual, name) in self.facts if (path, qual) == prefix}
         return drop_parameters(node.args, gone)
+
+    def left_out(self, path: str) -> Iterator[ast.expr]:
+        """Annotations of the file's parameters that are left out: they are evaluated all the same."""
+        known = functions_of(self.sources.parse(path).module)
+        for qualified, name in [(qualified, name) for where, qualified, name in self.facts if where == path]:
+            args = known[qualified].args
+            named = (a for a in (*args.posonlyargs, *args.args, *args.kwonlyargs) if a.arg == name)
+            yield from (a.annotation for a in named if a.annotation is not None)
 
     def drop_default_arguments(self, node: ast.Call, place: Place) -> ast.Call:
         """The call without arguments that hand such a parameter its default."""

@@ -174,7 +174,7 @@ def _annotations(base: World, head: World, old: str, new: str, raises: Raising) 
     if any(isinstance(s, ast.ImportFrom) and s.module == "__future__" for s in body):
         return
     known = {ast.dump(a) for a in annotations_of([*base.residual(old), *base.overloads.get(old, ())])}
-    for node in annotations_of([*body, *head.overloads.get(new, ())]):
+    for node in (*annotations_of([*body, *head.overloads.get(new, ())]), *head.arguments.left_out(new)):
         if ast.dump(node) in known:
             continue
         place = place_at(head.sources, new, node.lineno, inside=False)

@@ -32,6 +32,11 @@ _MAKERS = frozenset(
      "OrderedDict", "defaultdict", "deque", "compile", "Path", "getenv", "auto", "SimpleNamespace", "RLock", "Event",
      "Counter"}
 )  # fmt: skip
+_NEEDED = {
+    "TypeVar": 1, "ParamSpec": 1, "NewType": 2, "namedtuple": 2, "ContextVar": 1, "partial": 1, "compile": 1,
+    "getenv": 1,
+}  # fmt: skip
+"""Of those, how many arguments they need, where they need any."""
 _FEW = 64
 _LABELS = (str, bytes, bool, type(None))
 
@@ -309,7 +314,8 @@ class Raising:
             case ast.Attribute(value=receiver, attr="get" | "keys" | "values" | "items" | "getenv" as method):
                 return self._lookup(node, receiver, method, place)
         function = name_of(node.func)
-        if function.split(".")[-1] in _MAKERS or function in ("super",):
+        last = function.rpartition(".")[2]
+        if (last in _MAKERS and len(args) >= _NEEDED.get(last, 0)) or function == "super":
             return self.part(node.func, place)
         return node
 
