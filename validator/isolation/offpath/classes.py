@@ -8,13 +8,14 @@ from collections.abc import Collection, Iterator
 from validator.isolation.offpath.constants import name_of
 from validator.isolation.offpath.passed import evaluated_by
 from validator.isolation.offpath.scopes import bound_names
-from validator.isolation.syntax import walk
+from validator.isolation.syntax import unparse, walk
 
 __all__ = [
     "in_body",
     "intercepts",
     "leads_above",
     "method_of",
+    "refused_field",
     "refuses_store",
     "stores_of",
 ]
@@ -86,3 +87,32 @@ def leads_above(node: ast.ClassDef, constructor: ast.FunctionDef, names: Collect
         ):
             return True
     return False
+
+
+def refused_field(node: ast.ClassDef) -> ast.AnnAssign | None:
+    """The first field for which making the class is an error: one without a default behind one that has it, a default
+    of a dataclass that all objects would share. Fields of classes above are not looked at."""
+    made = [d for d in node.decorator_list if name_of(d.func if isinstance(d, ast.Call) else d).endswith("dataclass")]
+    tuple_ = any(name_of(b).endswith("NamedTuple") for b in node.bases)
+    options = {k.arg for d in made if isinstance(d, ast.Call) for k in d.keywords}
+    given = False
+    for item in node.body if made or tuple_ else ():
+        if not isinstance(item, ast.AnnAssign) or "ClassVar" in unparse(item.annotation):
+            continue
+        if "KW_ONLY" in unparse(item.annotation):
+            options.add("kw_only")
+        default = _field_default(item.value)
+        if made and isinstance(item.value, ast.List | ast.Dict | ast.Set):
+            return item
+        if default is False and given and "kw_only" not in options:
+            return item
+        given |= default is True
+    return None
+
+
+def _field_default(value: ast.expr | None) -> bool | None:
+    """Whether a field has a default; None: it is no argument of the constructor, or not by position."""
+    if not (isinstance(value, ast.Call) and name_of(value.func).endswith("field")):
+        return value is not None
+    options = {k.arg for k in value.keywords}
+    return None if options & {"init", "kw_only"} else bool(options & {"default", "default_factory"})

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from validator.isolation.effects import statement_effects
+from validator.isolation.offpath.classes import refused_field
 from validator.isolation.offpath.compare import Context, Difference, Kind, Residue, added
 from validator.isolation.offpath.constants import is_constant, name_of, value_of
 from validator.isolation.offpath.fields import makes_plain_object
@@ -130,6 +131,8 @@ class Harmless:
             if effect is not None:
                 here = ast.Pass(lineno=effect.line, end_lineno=effect.line)
                 return [added(here, at, f"`{node.name}` {effect.what} when it is made")]
+            if (field := refused_field(node)) is not None:
+                return [added(field, at, f"`{node.name}` cannot be made with this field as it stands")]
             if (hook := self.lookups.subclass_hook(node)) is not None:
                 return [self._found(node, at, hook)]
         else:
@@ -272,6 +275,8 @@ class Harmless:
             return [Residue(Kind.NEW_NAME, f"new name `{name}`", node.lineno)]
         if (closed := self.lookups.closed(at.owner, name)) is not None:
             return [self._found(node, at, closed)]
+        if at.owner is not None and (field := refused_field(at.owner)) is not None and node_name(field) == name:
+            return [added(node, at, f"`{at.owner.name}` cannot be made with this field as it stands")]
         if isinstance(node, ast.AnnAssign) and (moved := self.lookups.field_out_of_order(at.owner, name)) is not None:
             return [self._found(node, at, moved)]
         switch = self.head.form.switch

@@ -222,9 +222,32 @@ def _follow_aliases(body: list[ast.stmt], scope: Scope, pure: Purity, note: _Not
             continue
         # A local name that is bound once stays what it is; a global one may be stored to by whatever is called.
         if (path == root and scope.bindings[root] == 1) or _used_before_effects(rest, name):
-            note(value)
+            if not _evaluated_next(rest[0], name):
+                note(value)
             return [*out[:i], *(_Substitute(name, value).visit(clone(s)) for s in rest)]
     return out
+
+
+def _evaluated_next(statement: ast.stmt, name: str) -> bool:
+    """Whether the statement evaluates the name before anything else: what it stands for is evaluated there as well."""
+    match statement:
+        case ast.Expr(value=ast.expr() as first) | ast.Return(value=ast.expr() as first) | ast.If(test=first):
+            pass
+        case ast.Assign(value=first, targets=targets) if all(isinstance(t, ast.Name) for t in targets):
+            pass
+        case _:
+            return False
+    while not isinstance(first, ast.Name):
+        match first:
+            case (
+                ast.Call(func=inner) | ast.Attribute(value=inner) | ast.Await(value=inner) | ast.Subscript(value=inner)
+            ):
+                first = inner
+            case ast.Compare(left=inner) | ast.BinOp(left=inner) | ast.BoolOp(values=[inner, *_]):
+                first = inner
+            case _:
+                return False
+    return first.id == name
 
 
 def _without_empty(body: list[ast.stmt], scope: Scope) -> list[ast.stmt]:

@@ -183,7 +183,7 @@ class Reducer:
             known = truth(value) if self.pure(value) else None
             if known is None and (test or decides) and self._stays_empty(value) is not None:
                 known = False
-            if known is (not decides) and (not last or (test and kept)):
+            if known is (not decides) and (not last or (kept and (test or _adds_nothing(kept[-1], value)))):
                 self.world.note(value, self.place)
                 continue
             if known is decides:
@@ -343,11 +343,14 @@ class Reducer:
                     if never_none(kind) and self._names_classes(kind):
                         self.world.note(node, self.place)
                         return constant(False, node)
-        if all(map(self.pure, args)):
+        acting = [a for a in args if not self.pure(a)]
+        if len(acting) <= 1:
             result = self.world.call(node, self.place)
-            if result is not None:
+            # What acts is evaluated once and first, as before: where it is what the function hands back.
+            if result is not None and (not acting or result is acting[0]):
                 for part in args:
-                    self.world.note(part, self.place)
+                    if part is not result:
+                        self.world.note(part, self.place)
                 return result
         return self.world.arguments.drop_default_arguments(node, self.place)
 
@@ -370,6 +373,20 @@ class Reducer:
         return isinstance(function, ast.Name) and (
             self.place.local(function.id) or self.world.names.binds(self.place.path, function.id)
         )
+
+
+def _adds_nothing(before: ast.expr, value: ast.expr) -> bool:
+    """Whether `before and True`, `before or False` is `before`: comparisons with labels give truth values."""
+    match before:
+        case ast.Compare(left=left, ops=ops, comparators=others):
+            always = all(isinstance(o, ast.Is | ast.IsNot | ast.In | ast.NotIn) for o in ops)
+            label = len(ops) == 1 and any(isinstance(value_of(n), str | None) for n in (left, *others))
+            plain = always or (label and isinstance(ops[0], ast.Eq | ast.NotEq))
+        case ast.UnaryOp(op=ast.Not()):
+            plain = True
+        case _:
+            plain = False
+    return plain and isinstance(value_of(value), bool)
 
 
 def _is_protocol(node: ast.ClassDef) -> bool:

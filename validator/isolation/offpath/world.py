@@ -318,7 +318,17 @@ class World:
             return self.names.method(place, node.attr)
         dotted = name_of(node.value)
         module = self.names.module_of(place.path, dotted, place) if dotted else None
+        if module is None and isinstance(node.value, ast.Name) and not place.local(node.value.id):
+            return self._of_class(place.path, node.value.id, node.attr)
         return self.names.function(module, node.attr) if module else None
+
+    def _of_class(self, path: str, owner: str, name: str) -> Function | None:
+        """The method that `Owner.name` means, where it can be called so: a class method or static method."""
+        match self.names.bindings(path).get(owner, []):
+            case [ast.ImportFrom() as node] if target := self.names.imported(path, node, owner):
+                path, owner = target
+        method = self.names.method(Place(path, Scope(), owner), name)
+        return method if method is not None and decorated(method.node, "staticmethod", "classmethod") else None
 
     def _result(self, function: Function, known: dict[str, ast.expr]) -> ast.expr | str | None:
         """What a call gives when it has no effect: a constant, or the name of the parameter it returns."""

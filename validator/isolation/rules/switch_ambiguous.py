@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from validator.checks import finding
 from validator.isolation.analysis import Analysis, analyse
 from validator.isolation.offpath.constants import is_constant, value_of
+from validator.isolation.offpath.scopes import functions_of
 from validator.isolation.offpath.stores import stores
 from validator.isolation.offpath.switch import SwitchSpec
 from validator.isolation.syntax import walk
@@ -47,10 +48,26 @@ def check(context: StageContext) -> Iterator[Finding]:
 
 
 def _all_off(analysis: Analysis, switch: SwitchSpec) -> bool:
-    """Whether only the change has the name, and all that classes keep under it is off: `Args.fused`, `Config.fused`."""
-    values = [value for _, _, value in _stored(analysis, switch.name)]
-    off = (is_constant(v) and value_of(v) == switch.default for v in values)
+    """Whether only the change has the name, and all that classes keep under it while it is off is off: `Args.fused`,
+    `Config.fused`, `self.fused = build()` behind the switch."""
+    left = [v for (path, _), line, v in _stored(analysis, switch.name) if not _is_behind(analysis, path, line)]
+    off = (is_constant(v) and value_of(v) == switch.default for v in left)
     return not analysis.base.mentions(switch.name) and all(off)
+
+
+def _is_behind(analysis: Analysis, path: str, line: int) -> bool:
+    """Whether a line of a function that the base has does not run with the switch off."""
+    proof = next((p for p in analysis.proofs if p.path == path and not p.problem), None)
+    if proof is None or line in proof.reached:
+        return False
+    old = next(b for b, h in analysis.pairs if h == path)
+    known = functions_of(analysis.base.parse(old).module)
+    around = [
+        (node.lineno, qualified)
+        for qualified, node in functions_of(analysis.head.parse(path).module).items()
+        if node.lineno <= line <= (node.end_lineno or 0)
+    ]
+    return bool(around) and max(around)[1] in known
 
 
 def _owners(analysis: Analysis, name: str) -> Iterator[tuple[tuple[str, str], int]]:
