@@ -5,7 +5,7 @@ candidate's memory with poisons and guard zones, every call of the case (two, an
 looking at what must not have changed, copying and comparing results, and the controls. Overhead is the wall time of all
 that less as many direct calls, on the same values in this process, each with one thread and with the C library's memory
 kept as the candidate's process keeps it. Both are the least of several turns, taken one after the other, so that other
-work on the machine hits both and decides neither; of the direct calls it is the least of single ones.
+work on the machine hits both and decides neither.
 
 Drawing the inputs (where the candidate reads them) and asking the reference is not counted: a case does that once for
 each set of values, mostly in other processes. `drawing` and `reference` say what that takes, for one set.
@@ -124,7 +124,7 @@ class Prepared:
     """Seconds in here, of this process's processor time."""
     drawing: float = 0.0
     asking: float = 0.0
-    """Seconds that drawing the last new set of values took, and asking the reference about it."""
+    """Seconds that drawing a new set of values took, and asking the reference about it; the most."""
 
     def __post_init__(self) -> None:
         self.make, self.ask = self.runner.build, self.runner.reference.expect
@@ -135,7 +135,7 @@ class Prepared:
         started, busy = time.perf_counter(), time.process_time()
         if case.id not in self.built:
             self.built[case.id] = copied(self.make(case))
-            self.drawing = time.perf_counter() - started
+            self.drawing = max(self.drawing, time.perf_counter() - started)
         copies = {n: v if n == "out" else self.drawn(v) for n, v in self.built[case.id].items()}
         self.spent += time.perf_counter() - started
         self.busy += time.process_time() - busy
@@ -152,7 +152,7 @@ class Prepared:
         key = case.id + str([float(v.reshape(-1)[0]) for v in inputs.values()]) + str(np.sum(inputs["x"]))
         if key not in self.right:
             self.right[key] = self.ask(case, inputs)
-            self.asking = time.perf_counter() - started
+            self.asking = max(self.asking, time.perf_counter() - started)
         self.spent += time.perf_counter() - started
         self.busy += time.process_time() - busy
         return self.right[key]
@@ -168,39 +168,38 @@ def report(name: str, size: int, times: int, folder: Path, function: Callable[..
             case = Case(name, (("N", size),), 1, plan)
             run_case(runner, case)
             arrays = {n: np.array(v) for n, v in ready.built[case.id].items()}
-            turns, singles, made = [], [], 0
+            turns, plain, made = [], [], 0
             for _ in range(times):
                 before = runner.calls
-                turns.append(least(partial(run_case, runner, case), 1, ready))
+                turns.append(timed(partial(run_case, runner, case), 1, ready))
                 made = runner.calls - before - (plan == "a-b-a")  # the call in between is a tiny one
-                singles.append(least(partial(function, **arrays), made))
+                plain.append(timed(partial(function, **arrays), made))
             calls += made
             spent, cpu = spent + min(t for t, _ in turns), cpu + min(c for _, c in turns)
-            direct += made * min(t for t, _ in singles)
-            direct_cpu += made * min(c for _, c in singles)
+            direct, direct_cpu = direct + min(t for t, _ in plain), direct_cpu + min(c for _, c in plain)
     over, cases = spent - direct, len(PLANS)
     figures = (
         f"{1e3 * direct / calls:.3f}", f"{1e3 * over / calls:.2f}", f"{1e3 * over / cases:.2f}", f"{over / direct:.0%}",
         f"{1e3 * cpu / cases:.2f}", f"{cpu / direct_cpu:.0%}", *(f"{share:.1f}x" for share in whole),
         f"{1e3 * ready.drawing:.1f}", f"{1e3 * ready.asking:.0f}",
     )  # fmt: skip
-    print(
-        "".join(f"{text:>{width}}" for text, width in zip((f"{name} {size}", *figures), WIDTHS, strict=True)),
-        flush=True,
-    )
+    line(f"{name} {size}", *figures)
 
 
-def least(call: Callable[[], Any], times: int, ready: Prepared | None = None) -> tuple[float, float]:
-    """The least (seconds, processor seconds of this process) of a call, what is prepared for it not counted."""
-    found = []
+def line(*cells: str) -> None:
+    """Of the table."""
+    print("".join(f"{text:>{width}}" for text, width in zip(cells, WIDTHS, strict=True)), flush=True)
+
+
+def timed(call: Callable[[], Any], times: int, ready: Prepared | None = None) -> tuple[float, float]:
+    """(seconds, processor seconds of this process) of so many calls, what is prepared for them not counted."""
+    if ready is not None:
+        ready.spent = ready.busy = 0.0
+    start, busy = time.perf_counter(), time.process_time()
     for _ in range(times):
-        if ready is not None:
-            ready.spent = ready.busy = 0.0
-        start, busy = time.perf_counter(), time.process_time()
         call()
-        took, busy = time.perf_counter() - start, time.process_time() - busy
-        found.append((took - ready.spent, busy - ready.busy) if ready is not None else (took, busy))
-    return min(t for t, _ in found), min(c for _, c in found)
+    took, busy = time.perf_counter() - start, time.process_time() - busy
+    return (took - ready.spent, busy - ready.busy) if ready is not None else (took, busy)
 
 
 class Mapped(mmap.mmap):
@@ -257,7 +256,7 @@ def main() -> None:
     if not ONE_THREAD.items() <= os.environ.items():
         os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **ONE_THREAD})
     keep_freed()
-    print("".join(f"{column:>{width}}" for column, width in zip(COLUMNS, WIDTHS, strict=True)))
+    line(*COLUMNS)
     with tempfile.TemporaryDirectory() as folder:
         for module in ("model", "stock"):
             Path(folder, f"{module}.py").write_text(MODEL)
