@@ -29,8 +29,6 @@ __all__ = ["Fault", "Kind", "faults"]
 
 _ROLES = 8
 _WARP = (1 << 32) - 1
-_LAUNCHES, _LONGEST = 12, 400
-"""Launches looked at, and steps of one thread."""
 _UNKNOWN_SIZE = 16
 """Bytes that a copy fills at least, where nothing says how many."""
 _TO_SEVERAL = ("multicast", "broadcast")
@@ -208,7 +206,7 @@ class _Rounds:
         copying, reading, writing = self._threads()
         walked = list({**copying, **reading, **writing})[:_ROLES]
         counts: dict[Fault, list[int]] = {}
-        for launch in _few(traces(self.facts.masks, walked, self._wanted())):
+        for launch in traces(self.facts.masks, walked, self._wanted()):
             threads = [_Thread(n, steps) for n, steps in zip(walked, launch, strict=True)]
             seen: dict[Fault, bool] = {}
             for fault, wrong in self._launch(threads, copying, reading, writing):
@@ -496,16 +494,6 @@ class _Rounds:
             if before < len(arrivals) and waited > before:
                 return True
         return False
-
-
-def _few(launches: Sequence[Sequence[Trace]]) -> Iterator[Sequence[Trace]]:
-    """Launches that differ in what their threads do."""
-    seen: set[tuple[int, ...]] = set()
-    for launch in launches:
-        size = tuple(len(steps) for steps in launch)
-        if size not in seen and len(seen) < _LAUNCHES:
-            seen.add(size)
-            yield [steps[:_LONGEST] for steps in launch]
 
 
 def _read(thread: _Thread, store: int) -> int | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Mapping
-from functools import reduce
+from functools import lru_cache, reduce
 from itertools import product
 from operator import or_
 from typing import NamedTuple
@@ -52,9 +52,12 @@ ANYTHING = Value(np.zeros(SAMPLES, dtype=np.int64), _ALL)
 """Of a register that was never set: whatever it holds, it may hold this."""
 
 
+@lru_cache(maxsize=1024)
 def known(number: int) -> Value:
     """The same number in all samples."""
-    return Value(np.full(SAMPLES, wrap(number), dtype=np.int64), _ALL)
+    numbers = np.full(SAMPLES, wrap(number), dtype=np.int64)
+    numbers.flags.writeable = False
+    return Value(numbers, _ALL)
 
 
 def merged(holds: Some | None, new: Value, old: Value, alive: Some) -> Value:

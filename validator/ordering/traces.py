@@ -23,8 +23,10 @@ from validator.ordering.walk import EVERY, State, Walk, branching, compared, joi
 __all__ = ["Step", "Trace", "traces"]
 
 _TURNS = 48
-_WORK = 12_000
+_WORK = 5000
 """Registers worked out; a walk that needs more ends where it is."""
+_LAUNCHES, _LONGEST = 12, 240
+"""Launches told, and steps of one thread."""
 _SHARED = (Space.SHARED, Space.CLUSTER, Space.GENERIC)
 _APART = 1 << 20
 """Bytes between variables whose addresses are not known."""
@@ -47,15 +49,10 @@ Trace = Sequence[Step]
 
 
 def traces(masks: Masks, threads: Sequence[int], events: Iterable[Event]) -> list[list[Trace]]:
-    """Launches, each with the steps of every one of `threads`, as far as they can be told."""
+    """Launches that differ, each with the steps of every one of `threads`, as far as they can be told."""
     walk = _Traces(masks, threads, {e.index for e in events})
     walk.run()
-    several = len(threads)
-    found: list[list[Step]] = [[] for _ in range(SAMPLES // several * several)]
-    for event, alive, numbers in walk.log:
-        for sample in np.flatnonzero(alive[: len(found)]):
-            found[sample].append(Step(event, *(None if n is None else int(n[sample]) for n in numbers)))
-    return [list(found[k : k + several]) for k in range(0, len(found), several)]
+    return [[walk.steps(sample) for sample in launch] for launch in walk.launches(len(threads))]
 
 
 class _Launches(Samples):
@@ -105,7 +102,20 @@ class _Traces(Walk):
         super().__init__(masks, needed, _Launches(flow, masks.threads, threads, compared(flow, needed)))
         self.events: Mapping[int, list[Event]] = events
         self.log: list[tuple[Event, Some, tuple[Vector | None, ...]]] = []
+        self._counts = np.zeros(SAMPLES, dtype=np.int64)
         self._left = _WORK
+
+    def launches(self, threads: int) -> list[range]:
+        """Samples of launches in which the threads come to different numbers of steps."""
+        found: dict[tuple[int, ...], range] = {}
+        for first in range(0, SAMPLES - threads + 1, threads):
+            found.setdefault(tuple(self._counts[first : first + threads]), range(first, first + threads))
+        return list(found.values())[:_LAUNCHES]
+
+    def steps(self, sample: int) -> Trace:
+        """What a thread does in one launch."""
+        mine = [(event, numbers) for event, alive, numbers in self.log if alive[sample]]
+        return [Step(event, *(None if n is None else int(n[sample]) for n in numbers)) for event, numbers in mine]
 
     def run(self) -> None:
         """Samples part and meet again as the lanes of a warp do."""
@@ -150,6 +160,8 @@ class _Traces(Walk):
                 state.alive = state.alive & ~holds
             elif may.any():
                 self.log.append((event, may, self._numbers(event, state)))
+                self._counts += may
+                state.alive = state.alive & (self._counts < _LONGEST)
 
     def _numbers(self, event: Event, state: State) -> tuple[Vector | None, ...]:
         """Place, mbarrier of a copy, parity and bytes."""

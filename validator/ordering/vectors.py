@@ -18,32 +18,31 @@ Vector = npt.NDArray[np.int64]
 def computed(operation: Operation, v: list[Vector]) -> Vector | None:
     """The result of an operation on known operands, None when the operation is not arithmetic."""
     op, width = operation.op, operation.width
-    with np.errstate(all="ignore"):
-        if op is Op.COMPARE:
-            return _compared(operation.attr, v)
-        if op is Op.SELECT:
-            return np.where(v[2] != 0, v[0], v[1])
-        if op is Op.EXTRACT and isinstance(operation.attr, tuple):
-            low, bits = int(operation.attr[0]), int(operation.attr[1])
-            return (v[0] >> min(low, 63)) & _ones(bits)
-        if op is Op.PACK:
-            part = max(1, width // len(v))
-            total = np.zeros_like(v[0])
-            for number, value in enumerate(v):
-                if part * number < 64:
-                    total |= (value & _ones(part)) << (part * number)
-            return total
-        if op is Op.LOP3 and isinstance(operation.attr, int) and len(v) == 3:
-            return _lut(operation.attr, v) & _ones(width)
-        if op is Op.SHR:
-            shift = np.clip(v[1], 0, 63)
-            value = _signed(v[0], width) if operation.attr == "s" else v[0] & _ones(width)
-            return (value >> shift) & _ones(width)
-        rule = _RULES.get(op)
-        if rule is None:
-            return None
-        operands = _with_signs(operation, v)
-        return rule(operands) & _ones(width)
+    if op is Op.COMPARE:
+        return _compared(operation.attr, v)
+    if op is Op.SELECT:
+        return np.where(v[2] != 0, v[0], v[1])
+    if op is Op.EXTRACT and isinstance(operation.attr, tuple):
+        low, bits = int(operation.attr[0]), int(operation.attr[1])
+        return (v[0] >> min(low, 63)) & _ones(bits)
+    if op is Op.PACK:
+        part = max(1, width // len(v))
+        total = np.zeros_like(v[0])
+        for number, value in enumerate(v):
+            if part * number < 64:
+                total |= (value & _ones(part)) << (part * number)
+        return total
+    if op is Op.LOP3 and isinstance(operation.attr, int) and len(v) == 3:
+        return _lut(operation.attr, v) & _ones(width)
+    if op is Op.SHR:
+        shift = np.clip(v[1], 0, 63)
+        value = _signed(v[0], width) if operation.attr == "s" else v[0] & _ones(width)
+        return (value >> shift) & _ones(width)
+    rule = _RULES.get(op)
+    if rule is None:
+        return None
+    operands = _with_signs(operation, v)
+    return rule(operands) & _ones(width)
 
 
 def _with_signs(operation: Operation, v: list[Vector]) -> list[Vector]:
@@ -102,7 +101,8 @@ def _total(v: list[Vector]) -> Vector:
 
 def _quotient(a: Vector, b: Vector) -> Vector:
     """Towards zero, as the machine divides; anything where the divisor is 0."""
-    magnitude = np.abs(a) // np.where(b == 0, 1, np.abs(b))
+    with np.errstate(all="ignore"):
+        magnitude = np.abs(a) // np.where(b == 0, 1, np.abs(b))
     return np.where((a < 0) != (b < 0), -magnitude, magnitude)
 
 

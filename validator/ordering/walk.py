@@ -99,8 +99,11 @@ class Walk(ABC):
     def set(self, index: int, state: State) -> None:
         """What an instruction makes of the registers that are followed."""
         guard, held = self.program.guard(index), state.held
-        holds = EVERY if guard is None else state.holds(guard)
         new = [(r, self.samples.value(self.program.operation(index, r), index, held)) for r in self.needed[index]]
+        if guard is None:
+            held.update(new)
+            return
+        holds = state.holds(guard)
         for register, value in new:
             held[register] = merged(holds, value, held.get(register, ANYTHING), state.alive)
 
