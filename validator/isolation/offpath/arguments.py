@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import TypeGuard
 
 from validator.isolation.offpath.constants import is_constant, name_of, value_of
-from validator.isolation.offpath.fields import field_defaults
+from validator.isolation.offpath.fields import defaults_by_position, field_defaults
 from validator.isolation.offpath.names import Names
 from validator.isolation.offpath.place import Place
 from validator.isolation.offpath.scopes import FunctionNode, functions_of
@@ -82,6 +82,7 @@ class Arguments:
             and (position := position_of(functions_of(self.sources.parse(path).module)[qual], qual, parameter))
             is not None
         }
+        positions |= defaults_by_position(self.names, node.func, place)
         while args and (default := positions.get(len(args) - 1)) is not None:
             if not is_constant(args[-1]) or ast.dump(args[-1]) != ast.dump(default):
                 break

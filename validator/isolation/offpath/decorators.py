@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from validator.isolation.offpath.constants import is_constant, name_of
 from validator.isolation.offpath.names import Function
+from validator.isolation.offpath.nodes import inert
 from validator.isolation.offpath.place import Place
 from validator.isolation.offpath.scopes import FunctionNode, Scope, bound_names, parameters, walk_scope
 from validator.isolation.offpath.signatures import bind_arguments
@@ -15,7 +16,7 @@ from validator.isolation.offpath.simplify import function_body
 if TYPE_CHECKING:
     from validator.isolation.offpath.world import World
 
-__all__ = ["hands_back"]
+__all__ = ["hands_back", "only_wraps"]
 
 
 def hands_back(world: World, decorator: ast.expr, place: Place, decorated: FunctionNode | ast.ClassDef) -> bool:
@@ -33,6 +34,29 @@ def hands_back(world: World, decorator: ast.expr, place: Place, decorated: Funct
         return False
     made = _made(function_body(world, _inside(function), function.node, known)[0], world)
     return made is not None and _keeps(made, decorated, world)
+
+
+def only_wraps(world: World, decorator: ast.expr, place: Place) -> bool:
+    """Whether decorating a function only makes another one around it, which runs when it is called."""
+    function = world.function(decorator.func if isinstance(decorator, ast.Call) else decorator, place)
+    if function is None or function.class_name or function.node.decorator_list or isinstance(decorator, ast.Call):
+        return False
+    whole = _simplified(world, function)
+    made = _made(whole.body, world) if whole is not None else None
+    return made is not None and inert(ast.FunctionDef(made.name, made.args, [], [], None)) and _is_wrapped(made, whole)
+
+
+def _is_wrapped(made: ast.FunctionDef, decorator: ast.FunctionDef | None) -> bool:
+    """Whether all that decorates the new function makes it look like the decorator's argument."""
+    first = next(iter(decorator.args.args), None) if decorator is not None else None
+    for outer in made.decorator_list:
+        match outer:
+            case ast.Call(func=function, args=[ast.Name(id=name)], keywords=[]) if first and name == first.arg:
+                if name_of(function) not in ("wraps", "functools.wraps"):
+                    return False
+            case _:
+                return False
+    return True
 
 
 def _inside(function: Function) -> Place:

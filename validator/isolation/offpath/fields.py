@@ -10,25 +10,44 @@ from validator.isolation.offpath.constants import is_constant, name_of, value_of
 from validator.isolation.offpath.names import Names, decorated, decorator_name
 from validator.isolation.offpath.place import Place
 from validator.isolation.source import Sources
+from validator.isolation.syntax import unparse
 
-__all__ = ["class_of", "field_defaults", "makes_plain_object"]
+__all__ = ["class_of", "defaults_by_position", "field_defaults", "makes_plain_object"]
 
 _FIELD = ("field", "Field", "dataclasses.field", "pydantic.Field")
 
 
 def field_defaults(names: Names, function: ast.expr, place: Place) -> dict[str, ast.expr]:
     """Field → default of the dataclass that an expression means; empty where it means none for sure."""
-    if not isinstance(function, ast.Name) or function.id in place.hidden:
+    node = _dataclass(names, function, place)
+    return _defaults(node) if node is not None else {}
+
+
+def defaults_by_position(names: Names, function: ast.expr, place: Place) -> dict[int, ast.expr]:
+    """Place among the constructor's arguments → default, of the dataclass without classes above that it means."""
+    node = _dataclass(names, function, place)
+    if node is None or node.bases:
         return {}
+    known, fields = _defaults(node), [i for i in node.body if isinstance(i, ast.AnnAssign)]
+    if any(isinstance(i.value, ast.Call) or re.search(r"ClassVar|KW_ONLY", unparse(i.annotation)) for i in fields):
+        return {}  # some may be no arguments, or not by position
+    given = [name_of(i.target) for i in fields]
+    return {n: known[name] for n, name in enumerate(given) if name in known and given.count(name) == 1}
+
+
+def _dataclass(names: Names, function: ast.expr, place: Place) -> ast.ClassDef | None:
+    """The dataclass with the constructor that `dataclass` writes, where an expression means one for sure."""
+    if not isinstance(function, ast.Name) or function.id in place.hidden:
+        return None
     if function.id == place.self_name and place.function is not None and decorated(place.function, "classmethod"):
         node = class_of(names, place.path, place.class_name)
         if node is None or _has_subclass(names.sources, node.name):
-            return {}
+            return None
     elif place.local(function.id):
-        return {}
+        return None
     else:
         node = class_of(names, place.path, function.id)
-    return _defaults(node) if node is not None and _is_plain(node) else {}
+    return node if node is not None and _is_plain(node) else None
 
 
 def makes_plain_object(names: Names, call: ast.expr, path: str) -> bool:

@@ -12,10 +12,12 @@ from validator.isolation.effects import statement_effects
 from validator.isolation.offpath.classes import refused_field
 from validator.isolation.offpath.compare import Context, Difference, Kind, Residue, added
 from validator.isolation.offpath.constants import is_constant, name_of, value_of
+from validator.isolation.offpath.decorators import only_wraps
 from validator.isolation.offpath.fields import makes_plain_object
 from validator.isolation.offpath.importing import Importing
 from validator.isolation.offpath.lookups import Found, Lookups
 from validator.isolation.offpath.losses import MARK
+from validator.isolation.offpath.names import decorator_name
 from validator.isolation.offpath.nodes import with_fields
 from validator.isolation.offpath.place import place_at
 from validator.isolation.offpath.raising import Raising
@@ -27,6 +29,8 @@ __all__ = ["Harmless"]
 
 _LISTS = re.compile(rb"\bvars\(|\.__dict__\b|\basdict\(|\bastuple\(|\bdir\(self\b")
 """Code to which a new attribute shows, whatever its name."""
+
+_ABSTRACT = frozenset({"abstractmethod", "abstractproperty", "abstractclassmethod", "abstractstaticmethod"})
 
 
 class Harmless:
@@ -118,8 +122,12 @@ class Harmless:
             self.base.names.binds(self.old, node.name) or node.name in self.used or hasattr(builtins, node.name)
         ):
             return [added(node, at, f"`{node.name}` takes the place of a name that the base module uses")]
+        here = place_at(self.head.sources, self.path, node.lineno, inside=False)
         for decorator in node.decorator_list:
-            if not self.head.names.is_inert(self.path, decorator):
+            if at.owner is not None and decorator_name(decorator) in _ABSTRACT:
+                what = f"no class below `{at.owner.name}` can be made any more that does not have `{node.name}`"
+                return [added(decorator_place(node, decorator), at, what)]
+            if not self.head.names.is_inert(self.path, decorator) and not only_wraps(self.head, decorator, here):
                 plain = name_of(decorator.func if isinstance(decorator, ast.Call) else decorator)
                 what = f"the decorator `{plain or unparse(decorator)}` gets `{node.name}` when the module is imported"
                 return [added(decorator_place(node, decorator), at, what)]
@@ -129,8 +137,8 @@ class Harmless:
             body: list[ast.stmt] = [with_fields(node, decorator_list=[])]
             effect = next(statement_effects(body, self.head.names.at(self.path)), None)
             if effect is not None:
-                here = ast.Pass(lineno=effect.line, end_lineno=effect.line)
-                return [added(here, at, f"`{node.name}` {effect.what} when it is made")]
+                there = ast.Pass(lineno=effect.line, end_lineno=effect.line)
+                return [added(there, at, f"`{node.name}` {effect.what} when it is made")]
             if (field := refused_field(node)) is not None:
                 return [added(field, at, f"`{node.name}` cannot be made with this field as it stands")]
             if (hook := self.lookups.subclass_hook(node)) is not None:
@@ -139,8 +147,7 @@ class Harmless:
             defaults = [d for d in [*node.args.defaults, *node.args.kw_defaults] if d]
             if not all(map(self.head.purity, defaults)):
                 return [added(node, at, "a default argument calls something when the module is imported")]
-            place = place_at(self.head.sources, self.path, node.lineno, inside=False)
-            part = next((p for d in defaults if (p := self.raises.part(d, place)) is not None), None)
+            part = next((p for d in defaults if (p := self.raises.part(d, here)) is not None), None)
             if part is not None:
                 return [self._may_raise(node, at, part)]
         if at.kind == "class" and node.name == self.head.form.switch.name and not self._gives_off(node):
@@ -175,7 +182,7 @@ class Harmless:
         if name.startswith("__") and name.endswith("__"):
             return [added(node, at, f"`{name}` is called by the interpreter, not by name", undecided=True)]
         look = self.lookups
-        asked = (look.of_the_framework, look.closed, look.in_the_body)
+        asked = (look.of_the_framework, look.of_the_maker, look.closed, look.in_the_body)
         other = next((f for ask in asked if (f := ask(at.owner, name))), None) or look.by_computed_name(name)
         if other is not None:
             return [self._found(node, at, other)]

@@ -1,7 +1,4 @@
-"""Who may find something new without naming it: hooks of base classes, frameworks, computed names, star imports.
-
-Names of `torch.nn.Module` are those of its public documentation and of its call, hook and state-dict machinery.
-"""
+"""Who may find something new without naming it: hooks of base classes, frameworks, computed names, star imports."""
 
 from __future__ import annotations
 
@@ -15,34 +12,20 @@ from functools import cached_property
 from validator.isolation.blast.imports import When, imports_of, scan
 from validator.isolation.blast.radius import target_path
 from validator.isolation.offpath.constants import name_of
+from validator.isolation.offpath.frameworks import MEANINGS
 from validator.isolation.offpath.kinds import Class, External, Kinds
 from validator.isolation.offpath.names import decorator_name
 from validator.isolation.offpath.place import Place
 from validator.isolation.offpath.scopes import Scope
 from validator.isolation.source import Sources
-from validator.isolation.syntax import nodes, walk
+from validator.isolation.syntax import nodes, unparse, walk
 
 __all__ = ["Found", "Lookups"]
 
-_OF_MODULES = frozenset({
-    "T_destination", "_apply", "_backward_hooks", "_backward_pre_hooks", "_buffers", "_call_impl",
-    "_compiled_call_impl", "_forward_hooks", "_forward_hooks_with_kwargs", "_forward_pre_hooks",
-    "_forward_pre_hooks_with_kwargs", "_get_backward_hooks", "_get_backward_pre_hooks", "_get_name",
-    "_is_full_backward_hook", "_load_from_state_dict", "_load_state_dict_post_hooks",
-    "_load_state_dict_pre_hooks", "_modules", "_named_members", "_non_persistent_buffers_set", "_parameters",
-    "_register_load_state_dict_pre_hook", "_register_state_dict_hook", "_replicate_for_data_parallel",
-    "_save_to_state_dict", "_slow_forward", "_state_dict_hooks", "_state_dict_pre_hooks", "_version",
-    "_wrapped_call_impl", "add_module", "apply", "bfloat16", "buffers", "call_super_init", "children", "compile",
-    "cpu", "cuda", "double", "dump_patches", "eval", "extra_repr", "float", "forward", "get_buffer",
-    "get_extra_state", "get_parameter", "get_submodule", "half", "ipu", "load_state_dict", "modules", "mtia",
-    "named_buffers", "named_children", "named_modules", "named_parameters", "parameters",
-    "register_backward_hook", "register_buffer", "register_forward_hook", "register_forward_pre_hook",
-    "register_full_backward_hook", "register_full_backward_pre_hook", "register_load_state_dict_post_hook",
-    "register_load_state_dict_pre_hook", "register_module", "register_parameter", "register_state_dict_post_hook",
-    "register_state_dict_pre_hook", "requires_grad_", "set_extra_state", "set_submodule", "share_memory",
-    "state_dict", "to", "to_empty", "train", "training", "type", "xpu", "zero_grad",
-})  # fmt: skip
 _CLOSED = frozenset({"Enum", "StrEnum", "IntEnum", "Flag", "IntFlag"})
+_MAKING = frozenset({"__new__", "__init__", "__prepare__"})
+"""Methods of a metaclass that get the members."""
+_LISTS_MEMBERS = re.compile(r"\b(?:vars|dir|getmembers|getmembers_static)\(|__dict__|__annotations__")
 _BY_POSITION = frozenset({"NamedTuple"})
 
 
@@ -91,7 +74,7 @@ class Lookups:
         for dotted in self.outside(node) if node is not None else ():
             owner, _, last = dotted.rpartition(".")
             known = getattr(sys.modules.get(owner), last, None) if owner in sys.stdlib_module_names else None
-            if (last == "Module" and name in _OF_MODULES) or (isinstance(known, type) and hasattr(known, name)):
+            if name in MEANINGS.get(last, ()) or (isinstance(known, type) and hasattr(known, name)):
                 return Found(f"`{name}` has a meaning of its own in `{dotted}`, which `{node.name if node else ''}` is")
         return None
 
@@ -113,6 +96,26 @@ class Lookups:
                 if path == one.path or re.search(rb"\b" + one.node.name.encode() + rb"\b", data):
                     line = data.count(b"\n", 0, data.find(b"__subclasses__")) + 1
                     return Found(f"`{node.name}` is found through `__subclasses__`", f"{path}:{line}")
+        return None
+
+    def of_the_maker(self, node: ast.ClassDef | None, name: str) -> Found | None:
+        """What looks at all members when the class is made: a metaclass, a hook of a class above, its decorator."""
+        if node is None:
+            return None
+        for one in self.lineage(node):
+            place = Place(one.path, Scope())
+            place.module_level = True
+            makers = [k.value for k in one.node.keywords if k.arg == "metaclass"]
+            found = (self.kinds.of(made, place) for made in makers)
+            looking = [(kind.path, item) for kind in found if isinstance(kind, Class) for item in kind.node.body
+                       if getattr(item, "name", "") in _MAKING]  # fmt: skip
+            hooks = one.node.body if one.node is not node else []
+            looking += [(one.path, item) for item in hooks if getattr(item, "name", "") == "__init_subclass__"]
+            decorators = [self.kinds.world.function(_plain(d), place) for d in one.node.decorator_list]
+            looking += [(f.path, f.node) for f in decorators if f is not None]
+            for path, item in looking:
+                if getattr(item, "name", "") in _MAKING or _LISTS_MEMBERS.search(unparse(item)):
+                    return Found(f"`{name}` is seen by what makes `{node.name}`", f"{path}:{item.lineno}")
         return None
 
     def closed(self, node: ast.ClassDef | None, name: str) -> Found | None:
@@ -220,6 +223,10 @@ class Lookups:
         named = (path for path in self.base.mentions("import *") if name in self.base.data(path))
         stars = ((path, found) for path in named for found in imports_of(self.base, path) if found.name == "*")
         return tuple((path, found.line) for path, found in stars if target_path(self.base, found) == self.old)
+
+
+def _plain(decorator: ast.expr) -> ast.expr:
+    return decorator.func if isinstance(decorator, ast.Call) else decorator
 
 
 def _line(data: bytes, at: int) -> int:

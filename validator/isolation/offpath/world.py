@@ -289,7 +289,17 @@ class World:
             return known.get(result)
         if result is None or is_constant(result):
             return constant(value_of(result), node) if result is not None else None
-        return self._member_here(result, function, node, place)
+        return self._own_here(result, function, node, place) or self._member_here(result, function, node, place)
+
+    def _own_here(self, result: ast.expr, function: Function, node: ast.Call, place: Place) -> ast.expr | None:
+        """What `return self.x` gives where the method is called on the caller's own object."""
+        first = next(iter([*function.node.args.posonlyargs, *function.node.args.args]), None)
+        owner = node.func.value if isinstance(node.func, ast.Attribute) else None
+        if not isinstance(result, ast.Attribute) or first is None or name_of(result.value) != first.arg:
+            return None
+        if not isinstance(owner, ast.Name) or owner.id != place.self_name or decorated(function.node, "classmethod"):
+            return None
+        return ast.copy_location(ast.Attribute(value=owner, attr=result.attr, ctx=ast.Load()), node)
 
     def _member_here(self, result: ast.expr, function: Function, node: ast.Call, place: Place) -> ast.expr | None:
         """A member of an enumeration that a function gives, where its caller calls the class by the same name."""
@@ -390,7 +400,9 @@ class World:
                     found.append(value)  # type: ignore[arg-type]  # a constant is an expression
                 case ast.Return(value=ast.Name(id=name) as value) if name in returnable:
                     found.append(value)
-                case ast.Return(value=ast.Attribute() as value) if self._is_member(value, place):
+                case ast.Return(value=ast.Attribute() as value) if self._is_member(value, place) or (
+                    name_of(value.value) == place.self_name != "" and self.purity(value)
+                ):
                     found.append(value)
                 case ast.If(test=test) if self.purity(test):
                     self.note(test, place, tested=True)
