@@ -98,3 +98,20 @@ def test_long_chains_do_not_exhaust_the_stack(assembler):
     flow = Flow(program)
     assert LoadSlices(flow).of(last, 5001) == frozenset()
     assert first_value(flow, last, 5001) is None
+
+
+def test_what_comes_after_goes_round_loops_and_stops_where_it_is_told(assembler):
+    a = assembler("x")
+    before = a.load(a.param("x"))
+    a.label("head")
+    inside = a.load(a.param("x"))
+    barrier = a.barrier()
+    a.branch("head", a.compare("eq", inside, Const(0)))
+    a.store(a.param("x"), before)
+    program = a.build()
+    flow = Flow(program)
+    loads = [e.index for e in program.events if e.accesses]
+    assert {e.index for e in flow.events_after((barrier.index,))} >= {loads[1], barrier.index, loads[2]}
+    assert loads[0] not in {e.index for e in flow.events_after((barrier.index,))}
+    assert {e.index for e in flow.events_after((loads[0],), {barrier.index})} == {loads[1], barrier.index}
+    assert list(flow.events_after((barrier.index,), (), lambda number, edge: False)) == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from validator.ordering.program import Access, Const, Direction, EventKind, Isa, Op, Order, Scope, Space
+from validator.ordering.program import Access, Const, Direction, EventKind, Isa, Line, Op, Order, Scope, Space
 from validator.ordering.rules import MODULES, RULES, STEP_MODULES
 from validator.verdict.model import Severity, Status
 
@@ -314,3 +314,18 @@ def test_prefetches_and_triggers_alarm_nobody(assembler, audited):
     audit = audited(a)
     assert audit.status is Status.PROVEN
     assert [(r.access, r.allowed) for r in audit.early] == [("prefetch", True)]
+
+
+@pytest.mark.parametrize(
+    ("file", "source"),
+    [
+        ("csrc/fused/kernel.cu", "csrc/fused/kernel.cu:7"),
+        ("./kernel.cu", "kernel.cu:7"),
+        ("csrc\\kernel.cu", "csrc/kernel.cu:7"),
+        ("/build/csrc/kernel.cu", "kernel.cu:7"),
+        ("../csrc/kernel.cu", "kernel.cu:7"),
+        ("C:\\csrc\\kernel.cu", "kernel.cu:7"),
+    ],
+)
+def test_a_source_keeps_its_folder_where_that_is_relative(file: str, source: str):
+    assert Line(file=file, line=7).source == source

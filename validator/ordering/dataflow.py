@@ -7,7 +7,7 @@ thousand instructions. No function recurses, so no input can exhaust the stack.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -179,6 +179,32 @@ class Flow:
             seen.add(number)
             stack.extend(e.target for e in self.blocks[number].successors if e.target not in stop)
         return seen
+
+    def events_after(
+        self, places: Iterable[int], stops: Container[int] = (), may_take: Callable[[int, int], object] | None = None
+    ) -> Iterator[Event]:
+        """Events that may come after some instructions, not past an event at one of `stops`.
+
+        What a loop leads back to in the block of such an instruction may come twice.
+
+        Args:
+            stops: instructions behind which nothing is looked at; their own events are given.
+            may_take: (block, number of the edge) → whether an edge counts; None: all do.
+        """
+        stack, seen = [(self.block_of(index), index + 1) for index in places], set[int]()
+        while stack:
+            number, first = stack.pop()
+            stopped = False
+            for event in self.events_in[number]:
+                if event.index >= first:
+                    yield event
+                    if event.index in stops:
+                        stopped = True
+                        break
+            for k, edge in enumerate(self.blocks[number].successors if not stopped else ()):
+                if edge.target not in seen and (may_take is None or may_take(number, k)):
+                    seen.add(edge.target)
+                    stack.append((edge.target, 0))
 
     @cached_property
     def events_in(self) -> list[list[Event]]:

@@ -277,8 +277,7 @@ class Facts:
     def where(self, index: int) -> Location:
         """The place of an instruction in the artifact."""
         line = self.program.line(index)
-        source = str(line) if line.file is not None and line.line is not None else ""
-        return Location(self.artifact, line=line.text, pc=line.pc, kernel=self.program.name, source=source)
+        return Location(self.artifact, line=line.text, pc=line.pc, kernel=self.program.name, source=line.source)
 
     def at(self, index: int) -> str:
         return str(self.program.line(index))

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 
 from validator.ordering.barriers import Barriers
-from validator.ordering.dataflow import Flow
 from validator.ordering.mbarriers import Mbarrier
 from validator.ordering.program import Event, EventKind
 
@@ -28,7 +27,7 @@ def waits_behind(barriers: Barriers, name: Mbarrier) -> list[Event]:
     found = {e.index: e for e in first}
     fresh = list(first)
     while fresh and len(found) < len(waits):
-        behind = [e for e in _after(flow, fresh) if e.kind in _BARRIERS or e.kind in _ARRIVALS]
+        behind = [e for e in flow.events_after(e.index for e in fresh) if e.kind in _BARRIERS or e.kind in _ARRIVALS]
         met = {n for e in behind if e.kind in _BARRIERS and e.arrives for n in barriers.names_of.get(e.index, ())}
         named = {identities.get(e.index) for e in behind if e.kind in _ARRIVALS} - barriers.mbarriers.passing_at_first
         # Where other threads meet those that have waited: not at a barrier that stands before the wait.
@@ -40,16 +39,3 @@ def waits_behind(barriers: Barriers, name: Mbarrier) -> list[Event]:
 
 def _hands_on(event: Event, identities: Mapping[int, Mbarrier], named: Set[Mbarrier | None]) -> bool:
     return event.kind is not EventKind.MBARRIER_WAIT or identities.get(event.index) in named
-
-
-def _after(flow: Flow, places: list[Event]) -> list[Event]:
-    """Events that a thread may come to from some places."""
-    whole: set[int] = set()
-    stack = [edge.target for e in places for edge in flow.blocks[flow.block_of(e.index)].successors]
-    while stack:
-        number = stack.pop()
-        if number not in whole:
-            whole.add(number)
-            stack += [edge.target for edge in flow.blocks[number].successors]
-    near = [e for place in places for e in flow.events_in[flow.block_of(place.index)] if e.index > place.index]
-    return [*near, *(event for number in whole for event in flow.events_in[number])]

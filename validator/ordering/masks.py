@@ -7,7 +7,7 @@ so every thread has its own pruned control flow without a graph of its own.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from heapq import heappop, heappush
@@ -131,6 +131,10 @@ class Masks:
             return first
         second = self.threads.holds(edge.also, last)[0]
         return first | second if edge.either else first & second
+
+    def open_to(self, threads: int) -> Callable[[int, int], int]:
+        """(block, number of the edge) → those of some threads that may take the edge."""
+        return lambda number, k: self.edges[number][k] & threads
 
     @cached_property
     def remembering(self) -> dict[tuple[int, int], frozenset[int]]:

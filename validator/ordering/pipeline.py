@@ -246,14 +246,4 @@ class Pipeline:
         flow, masks = self.facts.flow, self.facts.masks
         waits = [e for e in self.facts.events(EventKind.ASYNC_WAIT) if e.group in (copy.group, None)]
         done = {e.index for e in (*waits, *self._handed_to_mbarriers)}
-        start = flow.block_of(copy.index)
-        stack, seen = [(start, copy.index + 1)], set[int]()
-        while stack:
-            number, first = stack.pop()
-            if any(e.index >= first and e.index in done for e in flow.events_in[number]):
-                return True
-            for k, edge in enumerate(flow.blocks[number].successors):
-                if edge.target not in seen and masks.edges[number][k] & issuing:
-                    seen.add(edge.target)
-                    stack.append((edge.target, 0))
-        return False
+        return any(e.index in done for e in flow.events_after((copy.index,), (), masks.open_to(issuing)))

@@ -270,6 +270,17 @@ class Line:
     inlined_at: tuple[str, int] | None = None
     """Where the inlined function was called, outermost."""
 
+    @property
+    def source(self) -> str:
+        """`file:line` of the source, with its folder where that is said relative to where it was compiled."""
+        if self.file is None or self.line is None:
+            return ""
+        if self.inlined_at is not None:
+            return str(self)
+        path = self.file.replace("\\", "/")
+        elsewhere = path.startswith("/") or ":" in path or ".." in path.split("/")
+        return f"{path.rpartition('/')[2] if elsewhere else path.removeprefix('./')}:{self.line}"
+
     def __str__(self) -> str:
         """As a person would say it."""
         if self.file is not None and self.line is not None:

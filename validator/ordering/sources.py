@@ -45,23 +45,6 @@ def overwritten(facts: Facts, shared: Shared) -> Iterator[Late]:
 
 def _reached(facts: Facts, store: SharedAccess, goals: set[int], stops: set[int]) -> set[int]:
     """Writes that the issuing thread may come to, going by the branches whose conditions are known."""
-    flow, masks = facts.flow, facts.masks
-    issuing = masks.executing(store.event)
-    found: set[int] = set()
-    stack, seen = [(flow.block_of(store.event.index), store.event.index + 1)], set[int]()
-    while stack and goals:
-        number, first = stack.pop()
-        stopped = False
-        for event in flow.events_in[number]:
-            if event.index < first:
-                continue
-            stopped = event.index in stops
-            if stopped:
-                break
-            if event.index in goals and masks.executing(event) & issuing:
-                found.add(event.index)
-        for k, edge in enumerate(flow.blocks[number].successors if not stopped else ()):
-            if edge.target not in seen and masks.edges[number][k] & issuing:
-                seen.add(edge.target)
-                stack.append((edge.target, 0))
-    return found
+    masks, issuing = facts.masks, facts.masks.executing(store.event)
+    after = facts.flow.events_after((store.event.index,), stops, masks.open_to(issuing))
+    return {e.index for e in after if e.index in goals - stops and masks.executing(e) & issuing}
