@@ -34,7 +34,7 @@ _OPERATOR: Final = re.compile(
     r"""(?:custom_op\(\s*|direct_register_custom_op\(\s*(?:op_name\s*=\s*)?|register_fake\(\s*)["']([\w:.]+)["']"""
     r"|\bTORCH_LIBRARY(?:_FRAGMENT|_IMPL)?\(\s*(\w+)"
 )
-_IMPLEMENTS: Final = re.compile(r"\bTORCH_LIBRARY_IMPL\(\s*(\w+)\s*,\s*\w+\s*,\s*(\w+)\s*\)\s*\{([^}]*)\}")
+_IMPLEMENTS: Final = re.compile(r"\bTORCH_LIBRARY_IMPL\(\s*(\w+)\s*,\s*\w+\s*,\s*(\w+)\s*\)\s*\{([^}]{0,2000})\}")
 _OF_ALL: Final = ("aten", "_")
 """Namespaces of operators that everybody calls: who implements theirs changes them for all, wherever the file lies."""
 _TARGET: Final = re.compile(

@@ -18,8 +18,8 @@ __all__ = ["SOURCES", "Globbed", "globbed"]
 SOURCES = (".cu", ".cpp", ".cc", ".c", ".cxx", ".hip", ".mm")
 """What builds compile by itself; headers only act through who includes them."""
 
-_CMAKE = re.compile(r"\bfile\s*\(\s*GLOB(?P<deep>_RECURSE)?\s+\w+\s+(?P<patterns>[^)]*)\)", re.I)
-_PYTHON = re.compile(rf"[\"']([^\"'\n]*\*[^\"'\n]*(?:{'|'.join(map(re.escape, SOURCES))}|\.\*))[\"']")
+_CMAKE = re.compile(r"\bfile\s*\(\s*GLOB(?P<deep>_RECURSE)?\s+\w+\s+(?P<patterns>[^)]{0,1500})\)", re.I)
+_PYTHON = re.compile(rf"[\"']([^\"'*\n]{{0,200}}\*[^\"'\n]{{0,200}}(?:{'|'.join(map(re.escape, SOURCES))}|\.\*))[\"']")
 _BUILDS = re.compile(rb"\b(?:\w*Extension|cpp_extension|sources|nvcc|ninja)\b")
 """What code that compiles says, and code that only looks at sources does not."""
 _HERE = re.compile(r"^\$\{(?:CMAKE_CURRENT_(?:SOURCE|LIST)_DIR)\}/")

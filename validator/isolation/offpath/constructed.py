@@ -84,7 +84,7 @@ class Constructed:
 
     def _deleted(self, attr: str) -> bool:
         pattern = re.compile(
-            rb"\bdel\b[^\n]*\." + attr.encode() + rb"\b|delattr\([^\n]*[\"']" + attr.encode() + rb"[\"']"
+            rb"\bdel\b[^\n]{0,500}\." + attr.encode() + rb"\b|delattr\([^\n]{0,500}[\"']" + attr.encode() + rb"[\"']"
         )
         return any(pattern.search(self.sources.data(p)) for p in self.sources.mentions(attr))
 

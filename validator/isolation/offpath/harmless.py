@@ -286,6 +286,8 @@ class Harmless:
             return [added(node, at, f"`{at.owner.name}` cannot be made with this field as it stands")]
         if isinstance(node, ast.AnnAssign) and (moved := self.lookups.field_out_of_order(at.owner, name)) is not None:
             return [self._found(node, at, moved)]
+        if isinstance(node, ast.AnnAssign) and (read := self.lookups.read_off_options(at.owner, name)) is not None:
+            return [self._found(node, at, read)]
         switch = self.head.form.switch
         if name == switch.name:
             return self._switch_default(node, value, at)

@@ -239,7 +239,13 @@ class Kinds:
         name, sources = owner.node.name, self.world.sources
         word = re.escape(name.encode("utf-8", "surrogateescape"))
         named = re.compile(
-            rb"\bclass\s+\w+\s*\([^)]*\b" + word + rb"\b|\b" + word + rb"\s+as\b|=\s*(?:[\w.]+\.)?" + word + rb"\b"
+            rb"\bclass\s+\w+\s*\([^)]{0,2000}\b"
+            + word
+            + rb"\b|\b"
+            + word
+            + rb"\s+as\b|=\s*(?:[\w.]+\.)?"
+            + word
+            + rb"\b"
         )
         for path in sources.mentions(name):
             if not named.search(sources.data(path)):

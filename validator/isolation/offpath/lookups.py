@@ -26,6 +26,10 @@ _CLOSED = frozenset({"Enum", "StrEnum", "IntEnum", "Flag", "IntFlag"})
 _MAKING = frozenset({"__new__", "__init__", "__prepare__"})
 """Methods of a metaclass that get the members."""
 _LISTS_MEMBERS = re.compile(r"\b(?:vars|dir|getmembers|getmembers_static)\(|__dict__|__annotations__")
+_EVERY_FIELD = re.compile(
+    rb"\bfields\([^\n]{0,200}\n(?:[^\n]{0,200}\n){0,6}?[^\n]{0,200}\bgetattr\(\s*\w*(?:args|opts|options|namespace)\b"
+)
+"""`fields(cls)`, and within some lines `getattr(args, …)`."""
 _BY_POSITION = frozenset({"NamedTuple"})
 
 
@@ -162,6 +166,19 @@ class Lookups:
                 line = self.base.data(path).count(b"\n", 0, match.start()) + 1
                 return Found(f"`{name}` moves the fields of `{match[1].decode()}` by one position", f"{path}:{line}")
         return None
+
+    def read_off_options(self, node: ast.ClassDef | None, name: str) -> Found | None:
+        """Code of the class's file that reads every field off parsed arguments, where the head has no such option."""
+        match = _EVERY_FIELD.search(self.base.data(self.old)) if node is not None else None
+        if match is None or b"hasattr(" in self.base.data(self.old)[match.start() : match.end() + 200]:
+            return None
+        head = self.kinds.world.sources
+        option = re.compile(rb"(?:[\"']--(?:no-)?|\bdest=[\"'])" + name.encode().replace(b"_", b"[-_]") + rb"[\"']")
+        words = {*head.mentions(name), *head.mentions(name.replace("_", "-"))}
+        if any(option.search(head.data(path)) for path in words):
+            return None
+        why = f"`{name}` is read off the parsed arguments like every field, and no option has its name"
+        return Found(why, f"{self.old}:{_line(self.base.data(self.old), match.start())}")
 
     # Names ---------------------------------------------------------------------------------------------------------
 

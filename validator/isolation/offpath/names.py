@@ -141,7 +141,7 @@ class Names:
             called = rb"|".join({b"builtins", b"__builtins__", *_BUILTINS_AS.findall(data)})
             stored = rb"\b(?:" + called + rb")(?:\.|\.__dict__\[[\"']|\[[\"'])(\w+)[\"'\]]*\s*=(?!=)"
             by_name = rb"\b(?:setattr|patch\.object)\(\s*(?:" + called + rb")\s*,\s*[\"'](\w+)[\"']"
-            by_table = rb"\b(?:" + called + rb")(?:\.__dict__)?\)?\.update\(([^)]*)"
+            by_table = rb"\b(?:" + called + rb")(?:\.__dict__)?\)?\.update\(([^)]{0,2000})"
             found |= {m.decode() for pattern in (stored, by_name) for m in re.findall(pattern, data)}
             found |= {w.decode() for text in re.findall(by_table, data) for w in re.findall(rb"\w+", text)}
         return frozenset(name for name in found if hasattr(builtins, name))
