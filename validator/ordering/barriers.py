@@ -74,13 +74,16 @@ class Carrier:
 class Barriers:
     """All barriers of one kernel."""
 
-    def __init__(self, masks: Masks, provenance: Provenance, lenient: bool = False) -> None:
-        """`lenient`: blocks may be smaller than the launch bound, so that fewer threads meet at a barrier."""
+    def __init__(self, masks: Masks, provenance: Provenance, lenient: bool = False, any_phase: bool = False) -> None:
+        """`lenient`: blocks may be smaller than the launch bound, so that fewer threads meet at a barrier.
+
+        `any_phase`: a wait for an mbarrier whose first parity does not show may be the right one.
+        """
         self.masks = masks
         self.lenient = lenient
         self.flow = masks.flow
         self.threads = masks.threads
-        self.mbarriers = Mbarriers(masks, provenance)
+        self.mbarriers = Mbarriers(masks, provenance, any_phase)
         self.tried = Tried(masks.flow)
         self.assumptions: dict[int, str] = {}
         """Instruction of a carrier → what its order assumes about the block."""

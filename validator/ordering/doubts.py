@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from validator.ordering.barriers import Barriers
 from validator.ordering.program import Event, EventKind, Isa
+from validator.ordering.slices import first_value
 from validator.ordering.waits import Order, grid_order
 
 if TYPE_CHECKING:
@@ -33,6 +34,10 @@ _FEWER = (
     "of the block"
 )
 
+_PHASE = (
+    "it waits for an mbarrier whose copies come from behind the wait; which phase it waits for at first does not show"
+)
+
 _WARP_MET = (
     "another lane of its warp has waited; whether the lanes met again behind it (`__syncwarp`) does not show in "
     "machine code"
@@ -55,6 +60,8 @@ class Doubts:
             return _CLUSTER_MET
         if self._facts.waits and self._facts.threads.bounded and not self._order_of_small_blocks.missing(event):
             return _FEWER
+        if self._phases_open and self._facts.ordered_in(self._facts.cases_of_any_phase, event):
+            return _PHASE
         return _WARP_MET if self._warp_met(event, missing) else ""
 
     def _missing_beyond(self, passing: Mapping[int, int], event: Event) -> int:
@@ -65,6 +72,12 @@ class Doubts:
     @cached_property
     def _order_of_small_blocks(self) -> Order:
         return grid_order(self._facts.masks, Barriers(self._facts.masks, self._facts.provenance, lenient=True))
+
+    @cached_property
+    def _phases_open(self) -> bool:
+        """Whether the first parity of some wait does not show."""
+        asked = ((e.parity, e.index) for e in self._facts.events(EventKind.MBARRIER_WAIT))
+        return any(parity is not None and first_value(self._facts.flow, parity, i) is None for parity, i in asked)
 
     @cached_property
     def _met(self) -> dict[int, int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -122,14 +122,23 @@ class Facts:
     def cases(self) -> list[tuple[frozenset[Place], Order]]:
         """(what is never taken, order behind the grid waits) for the launches of each kind, told apart by single scalar
         arguments; empty: all are of one kind."""
-        closed = scalar_cases(self.flow, self.declarations.bounds) if self.waits else []
-        several = len(closed) > 1 or any(closed)
-        return [(edges, self._order_without(edges)) for edges in closed] if several else []
+        several = len(self._closed) > 1 or any(self._closed)
+        return [(edges, self._order_without(edges)) for edges in self._closed] if several else []
 
-    def _order_without(self, closed: frozenset[Place]) -> Order:
+    @cached_property
+    def cases_of_any_phase(self) -> list[tuple[frozenset[Place], Order]]:
+        """The same, all launches if they are of one kind, if waits whose first phase does not show are right."""
+        return [(edges, self._order_without(edges, True)) for edges in self._closed]
+
+    @cached_property
+    def _closed(self) -> list[frozenset[Place]]:
+        return scalar_cases(self.flow, self.declarations.bounds) if self.waits else []
+
+    def _order_without(self, closed: frozenset[Place], any_phase: bool = False) -> Order:
         """Behind the grid waits, in launches that never take some edges."""
         masks = _masks(Flow(self.program, without(self.flow, closed)), self._block)
-        return grid_order(masks, Barriers(masks, Provenance(masks.flow, self.declarations.rank)))
+        provenance = Provenance(masks.flow, self.declarations.rank)
+        return grid_order(masks, Barriers(masks, provenance, any_phase=any_phase))
 
     @cached_property
     def certain_order(self) -> Order:
@@ -255,8 +264,12 @@ class Facts:
         return result
 
     def _ordered_in_all_cases(self, event: Event) -> bool:
-        found = [order.missing(event) for closed, order in self.cases if happens(self.flow, closed, event.index)]
-        return bool(self.cases) and not any(found)
+        return self.ordered_in(self.cases, event)
+
+    def ordered_in(self, cases: Sequence[tuple[frozenset[Place], Order]], event: Event) -> bool:
+        """Whether an event is ordered in launches of every kind."""
+        found = [order.missing(event) for closed, order in cases if happens(self.flow, closed, event.index)]
+        return bool(cases) and not any(found)
 
     @cached_property
     def early_indices(self) -> frozenset[int]:

@@ -27,8 +27,10 @@ _KINDS = (EventKind.MBARRIER_INIT, EventKind.MBARRIER_ARRIVE, EventKind.MBARRIER
 class Mbarriers:
     """All mbarriers of one kernel."""
 
-    def __init__(self, masks: Masks, provenance: Provenance) -> None:
+    def __init__(self, masks: Masks, provenance: Provenance, any_phase: bool = False) -> None:
+        """`any_phase`: a wait whose first parity does not show may be the right one."""
         self.masks = masks
+        self.any_phase = any_phase
         self.flow = masks.flow
         self.provenance = provenance
 
@@ -149,7 +151,7 @@ class Mbarriers:
         if event.parity is None:
             return True
         value = first_value(self.flow, event.parity, event.index)
-        return value is not None and value & 1 == 0
+        return self.any_phase if value is None else value & 1 == 0
 
     @cached_property
     def passing_at_first(self) -> frozenset[Mbarrier]:
