@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -43,12 +44,17 @@ _DEVICE: Final = {
     "numpy": "copies a tensor to the host",
     "synchronize": "waits for the device",
     "nonzero": "waits for the device to know its size",
+    "unique": "waits for the device to know its size",
+    "masked_select": "waits for the device to know its size",
+    "argwhere": "waits for the device to know its size",
+    "is_nonzero": "copies a value from the device",
     "elapsed_time": "reads the device's clock",
 }
 _MAYBE: Final = frozenset({"any", "all", "max", "min", "sum", "amax", "amin", "mean"})
 _CLOCK: Final = frozenset(
-    {"time", "perf_counter", "monotonic", "time_ns", "perf_counter_ns", "process_time", "now", "utcnow"}
-)
+    {"time", "perf_counter", "monotonic", "time_ns", "perf_counter_ns", "process_time", "now", "utcnow", "today",
+     "monotonic_ns", "process_time_ns", "thread_time", "thread_time_ns", "clock_gettime", "clock_gettime_ns"}
+)  # fmt: skip
 _CLOCK_OWNERS: Final = frozenset({"time", "datetime", "datetime.datetime"})
 _RANDOM: Final = frozenset(
     {"random", "np.random", "numpy.random", "torch.rand", "torch.randn", "torch.randint", "secrets"}
@@ -56,6 +62,15 @@ _RANDOM: Final = frozenset(
 _RANK: Final = frozenset(
     {"rank", "local_rank", "rank_in_group", "tp_rank", "dp_rank", "pp_rank", "ep_rank", "global_rank"}
 )
+_OF_THE_PROCESS: Final = frozenset({"getpid", "gethostname", "get_ident", "get_native_id", "current_device", "uname"})
+_RANK_VARIABLES: Final = re.compile(
+    r"(?:LOCAL_|GLOBAL_|NODE_|GROUP_)?RANK|CUDA_VISIBLE_DEVICES|SLURM_(?:PROCID|LOCALID|NODEID)"
+    r"|(?:OMPI|PMI|MPI|MV2)\w*RANK|HOSTNAME"
+)
+_MEMORY: Final = re.compile(r"(?:mem_get_info|(?:max_)?memory_(?:allocated|reserved|cached|stats))$")
+_FILES: Final = frozenset({"exists", "isfile", "is_file", "isdir", "is_dir", "getmtime", "stat", "listdir"})
+_PROGRESS: Final = re.compile(r"(?:stream|event)\w*(?:\(\))?$", re.I)
+"""What is asked how far it is: `torch.cuda.current_stream()`, `self.done_event`."""
 
 
 def choices(base: Sources, head: Sources, pairs: Iterable[tuple[str, str]], own: frozenset[str]) -> tuple[Choice, ...]:
@@ -101,6 +116,8 @@ def _hazards(path: str, node: ast.AST, *, test: bool) -> Iterator[Hazard]:
     for part in walk(node):
         if isinstance(part, ast.Attribute) and part.attr in _RANK:
             yield Hazard(path, part.lineno, f"`{unparse(part)[:80]}` differs from rank to rank", True)
+        if isinstance(part, ast.Constant) and isinstance(part.value, str) and _RANK_VARIABLES.fullmatch(part.value):
+            yield Hazard(path, part.lineno, f"the variable `{part.value}` differs from rank to rank", True)
         if not isinstance(part, ast.Call):
             continue
         full = name_of(part.func)
@@ -113,8 +130,16 @@ def _hazards(path: str, node: ast.AST, *, test: bool) -> Iterator[Hazard]:
             yield Hazard(path, part.lineno, f"`{shown}` reads a clock: ranks disagree", True)
         elif owner in _RANDOM or full in _RANDOM:
             yield Hazard(path, part.lineno, f"`{shown}` is random: ranks disagree", True)
-        elif last.endswith("_rank") or last == "getpid" or last == "gethostname":
+        elif last.endswith("_rank") or last in _OF_THE_PROCESS or _MEMORY.match(last):
             yield Hazard(path, part.lineno, f"`{shown}` differs from rank to rank", True)
+        elif last == "query" and _PROGRESS.search(
+            unparse(part.func.value) if isinstance(part.func, ast.Attribute) else ""
+        ):
+            yield Hazard(path, part.lineno, f"`{shown}` asks how far the device is: ranks disagree", True)
+        elif last in _FILES and not part.keywords and id(part) in tests:
+            yield Hazard(
+                path, part.lineno, f"`{shown}` asks the file system, if it is a path's: nodes may disagree", False
+            )
         elif full == "torch.equal" or full == "torch.allclose":
             yield Hazard(path, part.lineno, f"`{shown}` waits for the device", True)
         elif last in _MAYBE and isinstance(part.func, ast.Attribute) and not part.args and id(part) in tests:
