@@ -90,11 +90,14 @@ def run_cases(
 
     Raises:
         NotRunHere: the device that the candidate asks for is not here.
+        DifferentialError: there is no such candidate, or it lies among tests.
     """
     if (started := runner.candidate.start()).outcome is Outcome.ABSENT:
         raise NotRunHere(started.detail.partition(": ")[2])
-    if started.outcome is Outcome.UNLOADABLE and _is_not_there(runner.candidate.target, started.detail):
-        raise DifferentialError(f"the candidate {runner.candidate.target} cannot be imported: {started.detail}")
+    target = runner.candidate.target
+    if started.outcome is Outcome.UNLOADABLE and _is_not_there(target, started.detail):
+        told = _AMONG_TESTS if started.detail.startswith(_OF_TESTS) else ""
+        raise DifferentialError(f"the candidate {target} cannot be imported: {started.detail}{told}")
     journal = Journal() if journal is None else journal
     result = KernelResult(planned)
     others, tolerance = _Others(runner), Visibility(runner)
@@ -127,12 +130,20 @@ def run_cases(
     return result
 
 
+_OF_TESTS = tuple(
+    f"ModuleNotFoundError: No module named '{name}{end}"
+    for name in ("validator", "pytest", "hypothesis")
+    for end in "'."
+)
+_AMONG_TESTS = "; its process has none of the packages that tests use: move the function to a module without them"
+
+
 def _is_not_there(target: str, error: str) -> bool:
-    """Whether there is no such module or function: then nothing of it was seen, right or wrong."""
+    """Whether there is no such module or function, or none outside of tests: nothing of it was seen, right or wrong."""
     module, _, function = target.partition(":")
     parents = [module[:at] for at, char in enumerate(module) if char == "."]
     missing = [f"ModuleNotFoundError: No module named {name!r}" for name in (module, *parents)]
-    return error.startswith((*missing, f"AttributeError: module {module!r} has no attribute {function!r}"))
+    return error.startswith((*missing, *_OF_TESTS, f"AttributeError: module {module!r} has no attribute {function!r}"))
 
 
 class _Others:

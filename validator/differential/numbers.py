@@ -7,6 +7,8 @@ import hashlib
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from typing import Any, TypeVar
 
@@ -19,6 +21,7 @@ __all__ = [
     "STRETCH",
     "Array",
     "Source",
+    "beside",
     "bits_of",
     "derived",
     "dtype_of",
@@ -110,11 +113,23 @@ def starts_of(size: int, chunks: int) -> list[int]:
 _LARGE = 1 << 22
 """Bytes from which several threads share the work (numpy lets go of the interpreter meanwhile)."""
 _THREADS = min(4, os.cpu_count() or 1)
+_TAKEN: ContextVar[int] = ContextVar("processors that somebody else needs", default=0)
+
+
+@contextmanager
+def beside(others: int) -> Iterator[None]:
+    """Leave so many processors to what runs meanwhile: a candidate that is slowed down saves no time."""
+    token = _TAKEN.set(others)
+    try:
+        yield
+    finally:
+        _TAKEN.reset(token)
 
 
 def each_part(function: Callable[[slice], _T], count: int, size: int) -> list[_T]:
     """The function of every stretch of `count` elements of `size` bytes, in order; large ones in several threads."""
-    parts = max(1, min(_THREADS, count * size // _LARGE + 1))
+    threads = min(_THREADS, (os.cpu_count() or 1) - _TAKEN.get())
+    parts = max(1, min(threads, count * size // _LARGE + 1))
     step = -(-max(count, 1) // parts // 64) * 64
     stretches = [slice(start, min(start + step, count)) for start in range(0, max(count, 1), step)]
     if len(stretches) == 1:

@@ -17,7 +17,7 @@ from validator.differential.data import Data, ReferenceFailed, numbered, prepare
 from validator.differential.device import Candidate, Device, NotRunHere, launch_of
 from validator.differential.faults import Fault, FaultKind
 from validator.differential.judge import Expected, accepts, as_trusted, judge
-from validator.differential.numbers import Array
+from validator.differential.numbers import Array, beside
 from validator.differential.reference import Outputs, Reference
 from validator.differential.returned import Returned, returned
 from validator.differential.shapes import Space
@@ -329,7 +329,8 @@ class Series:
         self._coming: _Call | None = None
         self._begin()
         if runner.ahead(inputs):
-            self._lay()
+            with beside(1):
+                self._lay()
 
     def __enter__(self) -> Self:
         return self
@@ -349,10 +350,11 @@ class Series:
         ahead = self._runner.ahead(self._inputs) and running.reply is not None and running.reply.result is not None
         if ahead:
             self._begin()
-        played = self._runner.finished(running, expected, known)
-        if ahead:
-            self._lay()
-            self._prepare()
+        with beside(self._running is not None):
+            played = self._runner.finished(running, expected, known)
+            if ahead:
+                self._lay()
+                self._prepare()
         return played
 
     def _lay(self) -> None:

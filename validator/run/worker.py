@@ -100,7 +100,7 @@ def keep_freed() -> None:
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         for threshold in (-1, -3):  # M_TRIM_THRESHOLD, M_MMAP_THRESHOLD
-            mallopt(threshold, 1 << 30)
+            mallopt(threshold, 1 << 28)  # what is larger still leaves no hole that nothing fits in
 
 
 def _refused(target: str) -> Any:
