@@ -184,7 +184,7 @@ def test_new_values_and_old_ones_are_read_at_the_same_address(trees: Trees, monk
 def test_poison_that_was_laid_beforehand_hides_nothing(
     trees: Trees, monkeypatch: pytest.MonkeyPatch, candidate: str
 ) -> None:
-    """From the third call on nothing is done, and what is right stands in the buffer, or was put there by the second."""
+    """From the third call on nothing is done; what is right stands in the buffer, or the second one put it there."""
     monkeypatch.setattr(runner_module, "_LARGE", 0)
     for plan in ("repeat", "same-buffer", "flip", "recheck", "a-b-a"):
         with runner_for(contract(candidate), trees) as runner:

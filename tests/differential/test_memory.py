@@ -1,0 +1,59 @@
+"""Large arrays: filled, compared and kept by ways of their own, with the same outcome as small ones."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from validator.differential import numbers, spill
+from validator.differential.numbers import beside, each_part, poured, same_bytes
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.uint8, ml_dtypes.bfloat16])
+@pytest.mark.parametrize("size", [1, 1000, (1 << 18) + 3])
+def test_one_element_that_stands_for_all_goes_everywhere(dtype: type, size: int) -> None:
+    target: numbers.Array = np.zeros(size, dtype)
+    poured(target, np.broadcast_to(np.asarray(3, dtype), (size,)))
+    assert (target == 3).all()
+    poured(target, np.arange(size).astype(dtype))
+    assert (target == np.arange(size).astype(dtype)).all()
+
+
+def test_one_bit_anywhere_makes_arrays_differ(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(numbers, "_THREADS", 2)
+    one = np.random.default_rng(1).integers(0, 255, (5 << 20) + 1, np.uint8)
+    other = one.copy()
+    assert same_bytes(one, other)
+    for at in (0, 1, len(one) // 2, len(one) - 1):
+        other[at] ^= 1
+        assert not same_bytes(one, other)
+        other[at] ^= 1
+    nan, zero = np.full(3000, np.nan), np.zeros(3000)
+    assert same_bytes(nan, nan.copy()), "bits, not values"
+    assert not same_bytes(zero, -zero)
+
+
+def test_work_beside_a_candidate_leaves_it_a_processor(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(numbers, "_THREADS", 2)
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    alone = each_part(lambda part: part, 1 << 24, 1)
+    with beside(1):
+        together = each_part(lambda part: part, 1 << 24, 1)
+    assert [len(alone), len(together)] == [2, 1]
+    assert together == [slice(0, 1 << 24)]
+    assert alone[0].stop == alone[1].start
+
+
+def test_what_is_kept_never_lies_where_something_kept_still_lies() -> None:
+    array = np.arange(1 << 20, dtype=np.float32)
+    first = spill.kept(array)
+    for turn in range(4):
+        other = spill.kept(array + turn)
+        seen = other[5:9]
+        del other
+        again = spill.kept(array - 1)
+        assert np.array_equal(seen, array[5:9] + turn)
+        assert np.array_equal(again, array - 1)
+        assert np.array_equal(first, array)
+        del seen, again
