@@ -102,6 +102,9 @@ class Judge(Protocol):
     def removed(self, node: ast.stmt, at: Context) -> Residue | None:
         """What a statement that only the base has amounts to; None: it is a difference."""
 
+    def mixed_in(self, base: ast.expr, at: Context) -> Sequence[Item] | None:
+        """What a class above amounts to that only the head has; None: it is a difference."""
+
 
 def added(node: ast.stmt, at: Context, reason: str, lookup: str = "", *, undecided: bool = False) -> Difference:
     """A difference at a statement that only the head has."""
@@ -230,6 +233,12 @@ class _Comparison:
         elif isinstance(old, ast.AST) and isinstance(new, ast.AST):
             yield from self.nodes(old, new, at, near)
         elif isinstance(old, list) and isinstance(new, list):
+            if name == "bases":
+                known = [dump(b) for b in old]
+                more = [self.judge.mixed_in(b, at) for b in new if dump(b) not in known]
+                if known == [dump(b) for b in new if dump(b) in known] and all(found is not None for found in more):
+                    yield from (item for found in more for item in found or ())
+                    return
             if any(isinstance(x, ast.stmt) for x in [*old, *new]):
                 yield from self.blocks(old, new, at, near)
             else:

@@ -89,6 +89,21 @@ class Harmless:
         """What only the base has, where nothing can tell that it is gone."""
         return self.imports.removed(node, at)
 
+    def mixed_in(self, base: ast.expr, at: Context) -> Sequence[Residue | Difference] | None:
+        """A new class above that holds nothing but new methods, as if the class itself had them; None: another one."""
+        bound = self.head.names.bindings(self.path).get(base.id, []) if isinstance(base, ast.Name) else []
+        match bound:
+            case [ast.ClassDef(bases=[], keywords=[], decorator_list=[], body=body) as made]:
+                pass
+            case _:
+                return None
+        methods = [item for item in body if isinstance(item, ast.FunctionDef | ast.AsyncFunctionDef)]
+        plain = all(item in methods or isinstance(item, ast.Pass) or _is_text(item) for item in body)
+        if not plain or self.base.names.binds(self.old, made.name):
+            return None
+        found = [item for method in methods for item in self._definition(method, at)]
+        return found or [Residue(Kind.NEW_DEFINITION, f"`{made.name}` stands above, and holds nothing", made.lineno)]
+
     def _optional(
         self, body: list[ast.stmt], handlers: list[ast.ExceptHandler], at: Context
     ) -> Sequence[Residue | Difference]:
@@ -383,6 +398,10 @@ def node_name(node: ast.stmt) -> str:
         node.target if isinstance(node, ast.AnnAssign) else node.targets[0] if isinstance(node, ast.Assign) else None
     )
     return target.id if isinstance(target, ast.Name) else ""
+
+
+def _is_text(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
 
 
 def decorator_place(node: ast.stmt, decorator: ast.expr) -> ast.stmt:
