@@ -23,9 +23,9 @@ from validator.ordering.walk import EVERY, State, Walk, branching, compared, joi
 __all__ = ["Step", "Trace", "traces"]
 
 _TURNS = 48
-_WORK = 5000
+_WORK = 4000
 """Registers worked out; a walk that needs more ends where it is."""
-_LAUNCHES, _LONGEST = 12, 240
+_LAUNCHES, _LONGEST = 12, 200
 """Launches told, and steps of one thread."""
 _SHARED = (Space.SHARED, Space.CLUSTER, Space.GENERIC)
 _APART = 1 << 20
