@@ -1,7 +1,8 @@
 """Several things in the tree have the switch's name.
 
 The proof takes every read of that name for a read of the switch. Where another class has an attribute of the same name,
-with another meaning, such a read may be of that one, and what was left out as "never runs" may run.
+with another meaning, such a read may be of that one, and what was left out as "never runs" may run. The same holds
+where the base already stores or hands on something under that name.
 
 To mend it, give the switch a name of its own, or write its container into the manifest (`section.name`).
 """
@@ -17,7 +18,7 @@ from validator.isolation.offpath.constants import is_constant, value_of
 from validator.isolation.offpath.scopes import functions_of
 from validator.isolation.offpath.stores import stores
 from validator.isolation.offpath.switch import SwitchSpec
-from validator.isolation.syntax import walk
+from validator.isolation.syntax import nodes, unparse, walk
 from validator.rule import Rule
 from validator.stage import StageContext
 from validator.verdict.model import Finding, Severity
@@ -31,6 +32,16 @@ def check(context: StageContext) -> Iterator[Finding]:
     analysis = analyse(context)
     if analysis.switch is None or not any(proof.reads_switch for proof in analysis.proofs):
         return
+    for path, line, text in _turned_on(analysis, analysis.switch):
+        yield finding(
+            RULE,
+            path,
+            f"the base writes `{text}`: whether that turns the switch on was not worked out",
+            line=line,
+            why="code that was there before may run the new path without anybody having asked for it",
+            fix="give the switch a name that the base does not use",
+            identity=(analysis.switch.name, path, text),
+        )
     owners = dict(_owners(analysis, analysis.switch.name))
     if len(owners) < 2 or _all_off(analysis, analysis.switch):
         return
@@ -45,6 +56,29 @@ def check(context: StageContext) -> Iterator[Finding]:
         fix="give the switch a name of its own, or write its container into the manifest",
         identity=(analysis.switch.name,),
     )
+
+
+def _turned_on(analysis: Analysis, switch: SwitchSpec) -> Iterator[tuple[str, int, str]]:
+    """(file of the base, line, text) of what is handed or stored under the switch's name, and is not off."""
+
+    def is_on(value: ast.expr) -> bool:
+        return is_constant(value) and value_of(value) not in (switch.default, None, False, "0", "")
+
+    for path in analysis.base.mentions(switch.name):
+        module = None if analysis.is_test(path) else analysis.base.parse(path).module
+        for handed in nodes(module, ast.keyword):
+            if handed.arg == switch.name and is_on(handed.value):
+                yield path, handed.value.lineno, f"{handed.arg}={unparse(handed.value)}"
+        for call in nodes(module, ast.Call):
+            match call:
+                case ast.Call(func=ast.Attribute(attr="setdefault" | "putenv"), args=[ast.Constant(value=key), value]):
+                    if key == switch.name and is_on(value):
+                        yield path, call.lineno, unparse(call)
+        for store in nodes(module, ast.Assign):
+            for target in store.targets:
+                key = value_of(target.slice) if isinstance(target, ast.Subscript) else getattr(target, "attr", None)
+                if key == switch.name and is_on(store.value):
+                    yield path, store.lineno, unparse(store)
 
 
 def _all_off(analysis: Analysis, switch: SwitchSpec) -> bool:
