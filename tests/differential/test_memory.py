@@ -45,6 +45,12 @@ def test_work_beside_a_candidate_leaves_it_a_processor(monkeypatch: pytest.Monke
     assert alone[0].stop == alone[1].start
 
 
+def test_shared_work_that_is_shared_again_waits_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(numbers, "_LARGE", 64)
+    sizes = each_part(lambda part: len(each_part(lambda inner: inner, part.stop - part.start, 1)), 1 << 12, 1)
+    assert set(sizes) == {1}
+
+
 def test_what_is_kept_never_lies_where_something_kept_still_lies() -> None:
     array = np.arange(1 << 20, dtype=np.float32)
     first = spill.kept(array)
