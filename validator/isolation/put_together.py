@@ -13,7 +13,7 @@ from validator.isolation.syntax import functions, nodes, walk
 
 __all__ = ["PutTogether", "put_together"]
 
-LOADERS = ("import_module", "__import__", "find_spec", "resolve_name")
+LOADERS = ("import_module", "__import__", "find_spec")
 _MOST = 256
 _ANYTHING = r"[\w.]*"
 _HOLES = 3

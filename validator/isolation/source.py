@@ -144,9 +144,11 @@ class Corpus:
         self._starts.append(at)
         self._bytes = b"".join(pieces)
 
-    def first(self, text: bytes) -> str:
-        """The first file that holds the bytes anywhere; empty: none."""
+    def first(self, text: bytes, around: re.Pattern[bytes] | None = None) -> str:
+        """The first file that holds the bytes anywhere; empty: none. `around`: what must match where they stand."""
         at = self._bytes.find(text)
+        while around is not None and at >= 0 and around.match(self._bytes, at) is None:
+            at = self._bytes.find(text, at + 1)
         return self._paths[bisect_right(self._starts, at) - 1] if at >= 0 else ""
 
     def holding(self, name: str) -> Iterator[str]:
@@ -296,11 +298,11 @@ class Sources:
                 return True
         return bool(self.mentions(name))
 
-    def holding(self, text: bytes) -> str:
-        """The first file outside the isolated paths that holds these bytes; empty: none."""
-        found = self._corpus().first(text)
+    def holding(self, text: bytes, around: re.Pattern[bytes] | None = None) -> str:
+        """The first file outside the isolated paths that holds these bytes; empty: none. `around`: as for `Corpus`."""
+        found = self._corpus().first(text, around)
         if not found and self.twin is not None:
-            found = self.twin.holding(text)
+            found = self.twin.holding(text, around)
             found = found if self.same(found) else ""
         return found
 

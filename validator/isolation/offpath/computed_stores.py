@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ComputedStores"]
 
+_WORDS = re.compile(rb"setattr|__dict__|\bvars\(")
 _WHOLE = ("__setstate__", "__copy__", "__deepcopy__", "__setattr__")
 """Methods that hand on what another object has, or what they are told by name."""
 
@@ -39,9 +41,8 @@ class ComputedStores:
         """The same for all attributes, with the names that it can mean; none: any."""
         family = [*self.kinds.lineage(owner), *self.kinds.below(owner)]
         known = {(one.path, one.node.name) for one in family}
-        files = {p for word in ("setattr", "__setattr__", "__dict__", "vars") for p in self.sources.mentions(word)}
         named = {p for one in family for p in (one.path, *self.sources.mentions(one.node.name))}
-        for path in sorted(files & named):
+        for path in sorted(p for p in named if _WORDS.search(self.sources.data(p))):
             for node, target, key in _computed(self.sources.parse(path).module):
                 place = place_at(self.sources, path, node.lineno)
                 inside = place.function.name if place.function is not None else ""

@@ -123,8 +123,8 @@ class Constructed:
 
     def _files(self, names: set[str], word: str) -> list[str]:
         """Files that mention one of the names, and the word."""
-        holding = set(self.sources.mentions(word))
-        return sorted(holding & {p for name in names for p in self.sources.mentions(name)}) if holding else []
+        named = {p for name in names for p in self.sources.mentions(name)}
+        return sorted(p for p in named if word.encode() in self.sources.data(p))
 
     def _skips(self, one: Class, names: Collection[str]) -> int | None:
         """Line of a class below that runs another constructor instead of this one's; None: it runs it. `names`: of

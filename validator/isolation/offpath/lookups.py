@@ -187,13 +187,13 @@ class Lookups:
         parts = [name[: match.end()] for match in re.finditer(r"_", name.rstrip("_")) if match.start()]
         for part in parts:
             start = part.encode()
-            shapes = (b'f"%b{' % start, b"f'%b{" % start, b'"%b"' % start, b"'%b'" % start, b'"%b%%s' % start)
-            for shape in shapes:
-                path = self.base.holding(shape)
-                if path:
-                    data = self.base.data(path)
-                    why = f"shared code puts together names that begin with `{part}`"
-                    return Found(why, f"{path}:{_line(data, data.find(shape))}")
+            shape = re.compile(rb"(?<=f[\"'])%b\{|(?<=[\"'])%b[\"']|(?<=[\"'])%b%%s" % ((re.escape(start),) * 3))
+            path = self.base.holding(start, shape)
+            if path:
+                data = self.base.data(path)
+                why = f"shared code puts together names that begin with `{part}`"
+                match = shape.search(data)
+                return Found(why, f"{path}:{_line(data, match.start() if match else 0)}")
         return None
 
     def of_module(self, name: str) -> Found | None:
