@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from validator.ordering.dataflow import Flow
-from validator.ordering.program import Const, Guard, Op, Special
+from validator.ordering.program import Const, Guard, Op, Operation, Special
 from validator.ordering.threads import Agreement, Threads
 from validator.ordering.threadset import describe
+from validator.ordering.vectors import computed
 
 ALL = (1 << 1024) - 1
 
@@ -127,3 +129,11 @@ def test_signed_and_unsigned(assembler):
 )
 def test_sets_of_threads_in_words(mask, text):
     assert describe(mask, 0xFFFF) == text
+
+
+@pytest.mark.parametrize(("factor", "sign"), [(0xAAAAAAAB, None), (0x55555556, "s")])
+def test_a_division_by_three_is_a_product_shifted(factor: int, sign: str | None):
+    numbers = np.array([0, 1, 2, 3, 6, 100, (1 << 31) - 1], dtype=np.int64)
+    product = computed(Operation(Op.MUL, attr=sign, width=64), [numbers, np.full_like(numbers, factor)])
+    high = computed(Operation(Op.EXTRACT, attr=(32, 32)), [product])
+    assert ((high >> 1 if sign is None else high) == numbers // 3).all()

@@ -129,13 +129,27 @@ class _Thread:
         return result
 
     def phase(self, copy: int) -> int | None:
-        """Which phase of its mbarrier, counted from 1, a copy belongs to; None where others announce it."""
+        """Which phase of its mbarrier, counted from 1, a copy belongs to; None where others announce it, and where
+        some of a phase's copies come before its arrival and some behind it (`expect_tx` apart)."""
         mbarrier = self.steps[copy].barrier
         arrivals = [] if mbarrier is None else self.arrivals.get(mbarrier, [])
-        if not arrivals:
+        if not arrivals or mbarrier is None:
             return None
-        first = next(k for k, step in enumerate(self.steps) if step.barrier == mbarrier)
-        return bisect_left(arrivals, copy) + (first < arrivals[0])
+        copies = self._copies[mbarrier]
+        early = bisect_left(copies, arrivals[0])
+        second = arrivals[1] if len(arrivals) > 1 else len(self.steps)
+        if early and bisect_left(copies, second) - early != (early if len(arrivals) > 1 else 0):
+            return None
+        return bisect_left(arrivals, copy) + (early > 0)
+
+    @cached_property
+    def _copies(self) -> dict[int, list[int]]:
+        """mbarrier → positions of copies that it counts."""
+        result: dict[int, list[int]] = {}
+        for k, step in enumerate(self.steps):
+            if step.barrier is not None:
+                result.setdefault(step.barrier, []).append(k)
+        return result
 
     def meets_as(self, other: _Thread) -> bool:
         """Whether both threads come to the same barriers, as far as both are known."""
@@ -157,11 +171,7 @@ class _Rounds:
     @cached_property
     def copies(self) -> list[SharedAccess]:
         """Copies into this CTA's memory alone that come round."""
-        here = [
-            c
-            for c in self.shared.copies
-            if not c.remote and not any(word in c.event.opcode.lower() for word in _TO_SEVERAL)
-        ]
+        here = [c for c in self.shared.copies if not c.remote and not _to_several(c.event)]
         looped = {number for body in self.facts.flow.loops for number in body}
         parts: dict[object, int] = {}
         for copy in here:
@@ -219,7 +229,11 @@ class _Rounds:
         for side in (self.copies, self.reads, self.stores, self.writes):
             yield from (item.event for item in side)
         for event in self.facts.program.events:
-            if event.kind in _STEPS or (event.kind is EventKind.ACCESS and _orders(event)):
+            if (
+                event.kind in _STEPS
+                or event.index in self._filling
+                or (event.kind is EventKind.ACCESS and _orders(event))
+            ):
                 yield event
 
     def _launch(
@@ -240,7 +254,9 @@ class _Rounds:
 
     @cached_property
     def _filling(self) -> frozenset[int]:
-        return frozenset(c.event.index for c in self.copies)
+        """Copies whose place the walk may tell, those included whose region the code alone does not."""
+        every = self.facts.events(EventKind.ASYNC_COPY)
+        return frozenset(e.index for e in every if e.group in ("mbarrier", "cp.async") and not _to_several(e))
 
     def _filled(self, filler: _Thread) -> dict[int, list[int]]:
         """First byte → positions of the copies that fill it."""
@@ -511,6 +527,10 @@ def _read(thread: _Thread, store: int) -> int | None:
         elif event.kind is EventKind.ASYNC_WAIT and group is not None and group < committed - (event.pending or 0):
             return k
     return None
+
+
+def _to_several(copy: Event) -> bool:
+    return any(word in copy.opcode.lower() for word in _TO_SEVERAL)
 
 
 def _orders(event: Event) -> bool:

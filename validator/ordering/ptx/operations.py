@@ -70,12 +70,16 @@ def _unary(op: Op) -> Lower:
 
 
 def _product(statement: Statement) -> Operation | None:
-    """The product of mul and mad; None for the high half and for floats."""
+    """The product of mul and mad; None for the high half of 64-bit numbers and for floats."""
     form = statement.form
-    if not form.integral or not form.types or "hi" in form.mods or len(statement.operands) < 3:
+    high, wide = "hi" in form.mods, "wide" in form.mods
+    if not form.integral or not form.types or len(statement.operands) < 3 or (high and form.bits != 32):
         return None
-    wide = "wide" in form.mods
-    args = (statement.operand(1, form.bits), statement.operand(2, form.bits))
+    args = tuple(statement.operand(k, form.bits) for k in (1, 2))
+    if high:
+        if not form.signed:
+            args = tuple(Const(a.value & 0xFFFFFFFF) if isinstance(a, Const) else a for a in args)
+        return Operation(Op.EXTRACT, (Operation(Op.MUL, args, "s" if form.signed else None, 64),), (32, 32))
     return Operation(Op.MUL, args, "s" if wide and form.signed else None, form.bits * 2 if wide else form.bits)
 
 

@@ -104,7 +104,7 @@ def _between_threads(facts: Facts, shared: Shared, found: Iterable[Fault]) -> It
     parts = {item.event.index: shared.part(item.region) for item in (*shared.copies, *shared.async_reads)}
     groups: dict[tuple[Kind, str], list[Fault]] = {}
     for fault in found:
-        groups.setdefault((fault.kind, repr(parts[fault.copy])), []).append(fault)
+        groups.setdefault((fault.kind, repr(parts.get(fault.copy))), []).append(fault)
     for (kind, part), members in groups.items():
         text, why, fix = _TEXTS[kind]
         copy, others = members[0].copy, [fault.other for fault in members]

@@ -145,6 +145,8 @@ def _imad(s: _Sources, position: int, word: int, reg: Reg) -> Operation:
     a, b, c = s.plain()[:3]
     if c == Const(0) and ("HI" in mods or word == 1):
         # How compilers divide by constants.
+        if "U32" in mods:
+            a, b = (Const(t.value & 0xFFFFFFFF) if isinstance(t, Const) else t for t in (a, b))
         return Operation(Op.EXTRACT, (Operation(Op.MUL, (a, b), None if "U32" in mods else "s", 64),), (32, 32))
     if "HI" in mods:
         return _opaque(s, position, word, reg)
