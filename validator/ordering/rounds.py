@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from validator.ordering.program import Direction, Event, EventKind, Order, Space
 from validator.ordering.shared import Shared, SharedAccess
-from validator.ordering.traces import Step, Trace, traces
+from validator.ordering.traces import MEETINGS, Step, Thread, traces
 
 if TYPE_CHECKING:
     from validator.ordering.facts import Facts
@@ -32,10 +32,9 @@ _WARP = (1 << 32) - 1
 _UNKNOWN_SIZE = 16
 """Bytes that a copy fills at least, where nothing says how many."""
 _TO_SEVERAL = ("multicast", "broadcast")
-_MEETINGS = (EventKind.BARRIER, EventKind.CLUSTER_BARRIER)
 _UNSEEN = (EventKind.CALL, EventKind.UNKNOWN)
 _STEPS = (
-    *_MEETINGS, *_UNSEEN, EventKind.MBARRIER_ARRIVE, EventKind.MBARRIER_WAIT, EventKind.ASYNC_COMMIT,
+    *MEETINGS, *_UNSEEN, EventKind.MBARRIER_ARRIVE, EventKind.MBARRIER_WAIT, EventKind.ASYNC_COMMIT,
     EventKind.ASYNC_WAIT,
 )  # fmt: skip
 
@@ -66,98 +65,6 @@ _Verdict = tuple[Fault, bool]
 def faults(facts: Facts, shared: Shared) -> list[Fault]:
     """What goes wrong between two threads of the kernel, as far as their steps can be told."""
     return _Rounds(facts, shared).faults
-
-
-class _Thread:
-    """One thread's steps, and what is asked of them over and over."""
-
-    def __init__(self, number: int, steps: Trace) -> None:
-        self.number, self.steps = number, steps
-
-    def at(self, *kinds: EventKind) -> list[int]:
-        """Positions of steps of some kinds."""
-        return [k for k, step in enumerate(self.steps) if step.event.kind in kinds]
-
-    @cached_property
-    def meetings(self) -> list[int]:
-        return [k for k in self.at(*_MEETINGS) if self.steps[k].event.waits]
-
-    def met(self, position: int) -> int:
-        """Barriers passed before a step."""
-        return bisect_left(self.meetings, position)
-
-    @cached_property
-    def blind(self) -> bool:
-        """Whether it is not known at which mbarrier the thread waits or arrives somewhere."""
-        return any(self.steps[k].place is None for k in self.at(EventKind.MBARRIER_WAIT, EventKind.MBARRIER_ARRIVE))
-
-    @cached_property
-    def fresh(self) -> frozenset[int]:
-        """Waits for a phase that the thread did not know to be over."""
-        parities: dict[int, int] = {}
-        result: set[int] = set()
-        for k in self.at(EventKind.MBARRIER_WAIT):
-            step = self.steps[k]
-            if step.event.parity is None or step.parity is None or step.place is None:
-                result.add(k)
-            elif parities.get(step.place, 1) != step.parity & 1:
-                result.add(k)
-                parities[step.place] = step.parity & 1
-        return frozenset(result)
-
-    @cached_property
-    def arrivals(self) -> dict[int, list[int]]:
-        """mbarrier → positions of arrivals at it."""
-        result: dict[int, list[int]] = {}
-        for k in self.at(EventKind.MBARRIER_ARRIVE):
-            place = self.steps[k].place
-            if place is not None and self.steps[k].event.arrives:
-                result.setdefault(place, []).append(k)
-        return result
-
-    def waits(self, mbarrier: int) -> list[int]:
-        """Positions of waits for an mbarrier."""
-        return self._waits.get(mbarrier, [])
-
-    @cached_property
-    def _waits(self) -> dict[int, list[int]]:
-        result: dict[int, list[int]] = {}
-        for k in self.at(EventKind.MBARRIER_WAIT):
-            place = self.steps[k].place
-            if place is not None:
-                result.setdefault(place, []).append(k)
-        return result
-
-    def phase(self, copy: int) -> int | None:
-        """Which phase of its mbarrier, counted from 1, a copy belongs to; None where others announce it, and where
-        some of a phase's copies come before its arrival and some behind it (`expect_tx` apart)."""
-        mbarrier = self.steps[copy].barrier
-        arrivals = [] if mbarrier is None else self.arrivals.get(mbarrier, [])
-        if not arrivals or mbarrier is None:
-            return None
-        copies = self._copies[mbarrier]
-        early = bisect_left(copies, arrivals[0])
-        second = arrivals[1] if len(arrivals) > 1 else len(self.steps)
-        if early and bisect_left(copies, second) - early != (early if len(arrivals) > 1 else 0):
-            return None
-        return bisect_left(arrivals, copy) + (early > 0)
-
-    @cached_property
-    def _copies(self) -> dict[int, list[int]]:
-        """mbarrier → positions of copies that it counts."""
-        result: dict[int, list[int]] = {}
-        for k, step in enumerate(self.steps):
-            if step.barrier is not None:
-                result.setdefault(step.barrier, []).append(k)
-        return result
-
-    def meets_as(self, other: _Thread) -> bool:
-        """Whether both threads come to the same barriers, as far as both are known."""
-        pairs = zip(self.meetings, other.meetings, strict=False)
-        return all(
-            (self.steps[a].event.kind, self.steps[a].place) == (other.steps[b].event.kind, other.steps[b].place)
-            for a, b in pairs
-        )
 
 
 class _Rounds:
@@ -216,8 +123,7 @@ class _Rounds:
         copying, reading, writing = self._threads()
         walked = list({**copying, **reading, **writing})[:_ROLES]
         counts: dict[Fault, list[int]] = {}
-        for launch in traces(self.facts.masks, walked, self._wanted()):
-            threads = [_Thread(n, steps) for n, steps in zip(walked, launch, strict=True)]
+        for threads in traces(self.facts.masks, walked, self._wanted()):
             seen: dict[Fault, bool] = {}
             for fault, wrong in self._launch(threads, copying, reading, writing):
                 seen[fault] = seen.get(fault, False) or wrong
@@ -237,7 +143,7 @@ class _Rounds:
                 yield event
 
     def _launch(
-        self, threads: Sequence[_Thread], copying: Iterable[int], reading: Iterable[int], writing: Iterable[int]
+        self, threads: Sequence[Thread], copying: Iterable[int], reading: Iterable[int], writing: Iterable[int]
     ) -> Iterator[_Verdict]:
         by_number = {t.number: t for t in threads}
         for first in (by_number[n] for n in copying if n in by_number):
@@ -258,7 +164,7 @@ class _Rounds:
         every = self.facts.events(EventKind.ASYNC_COPY)
         return frozenset(e.index for e in every if e.group in ("mbarrier", "cp.async") and not _to_several(e))
 
-    def _filled(self, filler: _Thread) -> dict[int, list[int]]:
+    def _filled(self, filler: Thread) -> dict[int, list[int]]:
         """First byte → positions of the copies that fill it."""
         result: dict[int, list[int]] = {}
         for k, step in enumerate(filler.steps):
@@ -266,7 +172,7 @@ class _Rounds:
                 result.setdefault(step.place, []).append(k)
         return result
 
-    def _ring(self, filler: _Thread, reader: _Thread) -> Iterator[_Verdict]:
+    def _ring(self, filler: Thread, reader: Thread) -> Iterator[_Verdict]:
         filled = self._filled(filler)
         places = sorted(filled)
         reads = [k for k, step in enumerate(reader.steps) if _is(step, EventKind.ACCESS, Direction.READ)]
@@ -280,7 +186,7 @@ class _Rounds:
                 yield from self._unwaited(filler, reader, copies, mine)
 
     def _refilled(
-        self, filler: _Thread, reader: _Thread, copies: list[int], reads: list[int], handing: list[int]
+        self, filler: Thread, reader: Thread, copies: list[int], reads: list[int], handing: list[int]
     ) -> Iterator[_Verdict]:
         read = reader.steps[reads[0]].event.index
         given: list[set[int]] = []
@@ -319,15 +225,15 @@ class _Rounds:
             if wait.index not in named or any(self.executing(a) & ~self._fillers for a in self.mbarriers.arrivals(wait))
         )
 
-    def _hands_back(self, filler: _Thread, position: int) -> bool:
+    def _hands_back(self, filler: Thread, position: int) -> bool:
         """Whether readers may have said at a step that they have read."""
         event = filler.steps[position].event
         if event.kind is EventKind.MBARRIER_WAIT:
             return position in filler.fresh and event.index in self._told_by_others
-        return (event.kind in _MEETINGS and event.waits) or event.kind in _UNSEEN or _orders(event)
+        return (event.kind in MEETINGS and event.waits) or event.kind in _UNSEEN or _orders(event)
 
     def _released(
-        self, filler: _Thread, reader: _Thread, before: int, after: int, reads: list[int], given: set[int]
+        self, filler: Thread, reader: Thread, before: int, after: int, reads: list[int], given: set[int]
     ) -> Iterator[_Verdict]:
         """The last read of what one copy brought comes behind the reader's arrivals that let the next copy start."""
         phase = filler.phase(before)
@@ -346,7 +252,7 @@ class _Rounds:
             fault = Fault(Kind.RELEASED, filler.steps[after].event.index, reader.steps[read].event.index)
             yield fault, all(late)
 
-    def _once_each(self, filler: _Thread, mbarrier: int) -> bool:
+    def _once_each(self, filler: Thread, mbarrier: int) -> bool:
         """Whether all threads that arrive at an mbarrier have to, once for every phase."""
         wait = next((filler.steps[k].event for k in filler.waits(mbarrier)), None)
         count = None if wait is None else self.mbarriers.count(wait)
@@ -354,7 +260,7 @@ class _Rounds:
         return count is not None and count == arriving.bit_count()
 
     @staticmethod
-    def _met(filler: _Thread, reader: _Thread, before: int, after: int, reads: list[int]) -> Iterator[_Verdict]:
+    def _met(filler: Thread, reader: Thread, before: int, after: int, reads: list[int]) -> Iterator[_Verdict]:
         """A reader that meets the filler at barriers only reads what one copy brought when the next may have begun."""
         mbarrier, phase, copy = filler.steps[before].barrier, filler.phase(before), filler.steps[after].event.index
         if mbarrier is None:
@@ -373,7 +279,7 @@ class _Rounds:
 
     @staticmethod
     def _stale(
-        reader: _Thread, copy: int, waits: list[int], arrivals: list[int], reads: list[int]
+        reader: Thread, copy: int, waits: list[int], arrivals: list[int], reads: list[int]
     ) -> Iterator[_Verdict]:
         """Behind a stage that was handed back the next wait asks for the same parity as the last one."""
         for before, after in pairwise(waits):
@@ -383,7 +289,7 @@ class _Rounds:
             if first < len(reads) and back and None not in asked:
                 yield Fault(Kind.STALE, copy, reader.steps[reads[first]].event.index), asked[0] == asked[1]
 
-    def _unwaited(self, filler: _Thread, reader: _Thread, copies: list[int], reads: list[int]) -> Iterator[_Verdict]:
+    def _unwaited(self, filler: Thread, reader: Thread, copies: list[int], reads: list[int]) -> Iterator[_Verdict]:
         """The first read of a stage comes before the reader's own first wait for its mbarrier."""
         first = filler.steps[copies[0]]
         waits = [] if first.barrier is None else reader.waits(first.barrier)
@@ -400,7 +306,7 @@ class _Rounds:
         mine = [c for c in self.copies if c.event.index == copy.index]
         return any(self.shared.meet(w.region, c.region) for c in mine for w in self.shared.writes)
 
-    def _tells(self, filler: _Thread, wait: Step, copy: Step) -> bool:
+    def _tells(self, filler: Thread, wait: Step, copy: Step) -> bool:
         """Whether a wait for another mbarrier may show that a copy is done: somebody arrives there who has waited."""
         if wait.place == copy.barrier:
             return False
@@ -413,7 +319,7 @@ class _Rounds:
 
     # -- bytes -------------------------------------------------------------------------------------------------------
 
-    def _short(self, filler: _Thread) -> Iterator[_Verdict]:
+    def _short(self, filler: Thread) -> Iterator[_Verdict]:
         """More bytes are copied than one thread's arrivals before them announced."""
         left: dict[int, int | None] = {}
         begun: set[int] = set()
@@ -458,7 +364,7 @@ class _Rounds:
 
     # -- stores ------------------------------------------------------------------------------------------------------
 
-    def _overwritten(self, storing: _Thread, writing: _Thread) -> Iterator[_Verdict]:
+    def _overwritten(self, storing: Thread, writing: Thread) -> Iterator[_Verdict]:
         kept = {r.event.index for r in self.stores}
         stores = [k for k, s in enumerate(storing.steps) if s.event.index in kept and s.place is not None]
         targets = {w.event.index for w in self.writes}
@@ -479,7 +385,7 @@ class _Rounds:
                 fault = Fault(Kind.SOURCE, storing.steps[store].event.index, writing.steps[write].event.index)
                 yield fault, not self._told(storing, writing, store, write)
 
-    def _comparable(self, storing: _Thread, writing: _Thread, store: int, write: int) -> bool:
+    def _comparable(self, storing: Thread, writing: Thread, store: int, write: int) -> bool:
         """Whether both threads come to the same barriers, and nobody else comes between them."""
         met = writing.met(write)
         if len(storing.meetings) < met:
@@ -497,7 +403,7 @@ class _Rounds:
             )
         )
 
-    def _told(self, storing: _Thread, writing: _Thread, store: int, write: int) -> bool:
+    def _told(self, storing: Thread, writing: Thread, store: int, write: int) -> bool:
         """Whether the writer knows that the store has read its source."""
         done = _read(storing, store)
         if done is None:
@@ -512,7 +418,7 @@ class _Rounds:
         return False
 
 
-def _read(thread: _Thread, store: int) -> int | None:
+def _read(thread: Thread, store: int) -> int | None:
     """Position of the wait behind which a bulk store has read its source; None: there is none."""
     committed = 0
     group: int | None = None

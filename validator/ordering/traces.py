@@ -7,7 +7,9 @@ launch. Where a branch hangs on anything else that is not known, a thread's step
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -20,7 +22,10 @@ from validator.ordering.threads import Threads
 from validator.ordering.vectors import Vector
 from validator.ordering.walk import EVERY, State, Walk, branching, compared, joined, made_of
 
-__all__ = ["Step", "Trace", "traces"]
+__all__ = ["MEETINGS", "Step", "Thread", "traces"]
+
+MEETINGS = (EventKind.BARRIER, EventKind.CLUSTER_BARRIER)
+"""Where threads of a CTA, or of a cluster, meet."""
 
 _TURNS = 48
 _WORK = 4000
@@ -48,11 +53,104 @@ class Step(NamedTuple):
 Trace = Sequence[Step]
 
 
-def traces(masks: Masks, threads: Sequence[int], events: Iterable[Event]) -> list[list[Trace]]:
+class Thread:
+    """One thread's steps, and what is asked of them over and over."""
+
+    def __init__(self, number: int, steps: Trace) -> None:
+        self.number, self.steps = number, steps
+
+    def at(self, *kinds: EventKind) -> list[int]:
+        """Positions of steps of some kinds."""
+        return [k for k, step in enumerate(self.steps) if step.event.kind in kinds]
+
+    @cached_property
+    def meetings(self) -> list[int]:
+        return [k for k in self.at(*MEETINGS) if self.steps[k].event.waits]
+
+    def met(self, position: int) -> int:
+        """Barriers passed before a step."""
+        return bisect_left(self.meetings, position)
+
+    @cached_property
+    def blind(self) -> bool:
+        """Whether it is not known at which mbarrier the thread waits or arrives somewhere."""
+        return any(self.steps[k].place is None for k in self.at(EventKind.MBARRIER_WAIT, EventKind.MBARRIER_ARRIVE))
+
+    @cached_property
+    def fresh(self) -> frozenset[int]:
+        """Waits for a phase that the thread did not know to be over."""
+        parities: dict[int, int] = {}
+        result: set[int] = set()
+        for k in self.at(EventKind.MBARRIER_WAIT):
+            step = self.steps[k]
+            if step.event.parity is None or step.parity is None or step.place is None:
+                result.add(k)
+            elif parities.get(step.place, 1) != step.parity & 1:
+                result.add(k)
+                parities[step.place] = step.parity & 1
+        return frozenset(result)
+
+    @cached_property
+    def arrivals(self) -> dict[int, list[int]]:
+        """mbarrier → positions of arrivals at it."""
+        result: dict[int, list[int]] = {}
+        for k in self.at(EventKind.MBARRIER_ARRIVE):
+            place = self.steps[k].place
+            if place is not None and self.steps[k].event.arrives:
+                result.setdefault(place, []).append(k)
+        return result
+
+    def waits(self, mbarrier: int) -> list[int]:
+        """Positions of waits for an mbarrier."""
+        return self._waits.get(mbarrier, [])
+
+    @cached_property
+    def _waits(self) -> dict[int, list[int]]:
+        result: dict[int, list[int]] = {}
+        for k in self.at(EventKind.MBARRIER_WAIT):
+            place = self.steps[k].place
+            if place is not None:
+                result.setdefault(place, []).append(k)
+        return result
+
+    def phase(self, copy: int) -> int | None:
+        """Which phase of its mbarrier, counted from 1, a copy belongs to; None where others announce it, and where
+        some of a phase's copies come before its arrival and some behind it (`expect_tx` apart)."""
+        mbarrier = self.steps[copy].barrier
+        arrivals = [] if mbarrier is None else self.arrivals.get(mbarrier, [])
+        if not arrivals or mbarrier is None:
+            return None
+        copies = self._copies[mbarrier]
+        early = bisect_left(copies, arrivals[0])
+        second = arrivals[1] if len(arrivals) > 1 else len(self.steps)
+        if early and bisect_left(copies, second) - early != (early if len(arrivals) > 1 else 0):
+            return None
+        return bisect_left(arrivals, copy) + (early > 0)
+
+    @cached_property
+    def _copies(self) -> dict[int, list[int]]:
+        """mbarrier → positions of copies that it counts."""
+        result: dict[int, list[int]] = {}
+        for k, step in enumerate(self.steps):
+            if step.barrier is not None:
+                result.setdefault(step.barrier, []).append(k)
+        return result
+
+    def meets_as(self, other: Thread) -> bool:
+        """Whether both threads come to the same barriers, as far as both are known."""
+        pairs = zip(self.meetings, other.meetings, strict=False)
+        return all(
+            (self.steps[a].event.kind, self.steps[a].place) == (other.steps[b].event.kind, other.steps[b].place)
+            for a, b in pairs
+        )
+
+
+def traces(masks: Masks, threads: Sequence[int], events: Iterable[Event]) -> list[list[Thread]]:
     """Launches that differ, each with the steps of every one of `threads`, as far as they can be told."""
     walk = _Traces(masks, threads, {e.index for e in events})
     walk.run()
-    return [[walk.steps(sample) for sample in launch] for launch in walk.launches(len(threads))]
+    launches = walk.launches(len(threads))
+    return [[Thread(n, walk.steps(k)) for n, k in zip(threads, launch, strict=True)] for launch in launches]
 
 
 class _Launches(Samples):
