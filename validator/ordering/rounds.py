@@ -239,9 +239,14 @@ class _Rounds:
         phase = filler.phase(before)
         mbarrier = filler.steps[before].barrier
         waits = [] if mbarrier is None else [k for k in reader.waits(mbarrier) if k in reader.fresh]
-        if phase is None or len(waits) < phase or not all(self._once_each(filler, place) for place in given):
+        if (
+            mbarrier is None
+            or phase is None
+            or len(waits) < phase
+            or not all(self._once_each(filler, place) for place in given)
+        ):
             return
-        stop = waits[phase] if len(waits) > phase else len(reader.steps)
+        stop = next((k for k in reader.waits(mbarrier) if k > waits[phase - 1]), len(reader.steps))
         last = bisect_left(reads, stop) - 1
         if last >= 0 and reads[last] > waits[phase - 1]:
             read = reads[last]
