@@ -59,8 +59,8 @@ def makes_plain_object(names: Names, call: ast.expr, path: str) -> bool:
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or call.args:
         return False
     node = class_of(names, path, call.func.id)
-    if node is None or node.keywords or names.binds(path, "*"):
-        return False
+    if node is None or node.keywords or names.bindings(path).get(call.func.id) != [node]:
+        return False  # what its decorator is called elsewhere was not looked up
     made = _is_plain(node) and not node.bases and names.is_inert(path, node.decorator_list[0])
     model = [name_of(b) for b in node.bases] in (["BaseModel"], ["pydantic.BaseModel"]) and not node.decorator_list
     if model and not names.comes_from_outside(path, name_of(node.bases[0]).partition(".")[0]):
