@@ -28,7 +28,7 @@ MEETINGS = (EventKind.BARRIER, EventKind.CLUSTER_BARRIER)
 """Where threads of a CTA, or of a cluster, meet."""
 
 _TURNS = 48
-_WORK = 4000
+_WORK = 2500
 """Registers worked out; a walk that needs more ends where it is."""
 _LAUNCHES, _LONGEST = 12, 200
 """Launches told, and steps of one thread."""
