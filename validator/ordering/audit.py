@@ -117,6 +117,12 @@ def _waits(facts: Facts) -> tuple[WaitRow, ...]:
     return tuple(sorted(set(rows), key=lambda r: (r.line.text or 0, r.line.pc or 0, r.kind, r.text)))
 
 
+_HANDED = (
+    "shared memory that asynchronous copies use in a loop is handed from thread to thread in time: faults of that were "
+    "looked for with drawn numbers, and what order/async-copy-not-waited does not see is not shown"
+)
+
+
 def _assumptions(facts: Facts) -> tuple[str, ...]:
     result: set[str] = set(facts.order.assumptions())
     for early in facts.early:
@@ -125,6 +131,9 @@ def _assumptions(facts: Facts) -> tuple[str, ...]:
                 text = _assumed(facts, target.role, target.name)
                 if text:
                     result.add(text)
+    looped = frozenset[int]().union(*facts.flow.loops)
+    if any(facts.flow.block_of(event.index) in looped for event in facts.events(EventKind.ASYNC_COPY)):
+        result.add(_HANDED)
     if facts.declared_pdl is False:
         result.add("the kernel is launched without programmatic dependent launch, as its contract says")
     return tuple(sorted(result))
