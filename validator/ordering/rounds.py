@@ -198,7 +198,8 @@ class _Rounds:
                 continue
             kinds = {filler.steps[k].event.kind for k in behind}
             handed = {filler.steps[k].place for k in behind if k in filler.fresh}
-            if kinds == {EventKind.MBARRIER_WAIT} and handed <= reader.arrivals.keys():
+            counted = all(place is None or self._once_each(filler, place) for place in handed)
+            if kinds == {EventKind.MBARRIER_WAIT} and handed <= reader.arrivals.keys() and counted:
                 given.append({place for place in handed if place is not None})
                 yield from self._released(filler, reader, before, after, reads, given[-1])
             elif kinds == {EventKind.BARRIER} and filler.meets_as(reader):
@@ -236,15 +237,10 @@ class _Rounds:
         self, filler: Thread, reader: Thread, before: int, after: int, reads: list[int], given: set[int]
     ) -> Iterator[_Verdict]:
         """The last read of what one copy brought comes behind the reader's arrivals that let the next copy start."""
-        phase = filler.phase(before)
+        phase = self._phase(filler, before)
         mbarrier = filler.steps[before].barrier
         waits = [] if mbarrier is None else [k for k in reader.waits(mbarrier) if k in reader.fresh]
-        if (
-            mbarrier is None
-            or phase is None
-            or len(waits) < phase
-            or not all(self._once_each(filler, place) for place in given)
-        ):
+        if mbarrier is None or phase is None or len(waits) < phase:
             return
         stop = next((k for k in reader.waits(mbarrier) if k > waits[phase - 1]), len(reader.steps))
         last = bisect_left(reads, stop) - 1
@@ -260,14 +256,26 @@ class _Rounds:
     def _once_each(self, filler: Thread, mbarrier: int) -> bool:
         """Whether all threads that arrive at an mbarrier have to, once for every phase."""
         wait = next((filler.steps[k].event for k in filler.waits(mbarrier)), None)
-        count = None if wait is None else self.mbarriers.count(wait)
-        arriving = 0 if wait is None else reduce(or_, map(self.executing, self.mbarriers.arrivals(wait)), 0)
-        return count is not None and count == arriving.bit_count()
+        return wait is not None and self._arrivals_of_each(wait) == 1
 
-    @staticmethod
-    def _met(filler: Thread, reader: Thread, before: int, after: int, reads: list[int]) -> Iterator[_Verdict]:
+    def _phase(self, filler: Thread, copy: int) -> int | None:
+        """Which phase of its mbarrier a copy belongs to; None where that cannot be counted."""
+        each = self._arrivals_of_each(filler.steps[copy].event)
+        return None if each is None else filler.phase(copy, each)
+
+    def _arrivals_of_each(self, event: Event) -> int | None:
+        """How often a thread arrives at the mbarrier of an event in each phase; None where that does not show."""
+        count = self.mbarriers.count(event)
+        arriving = reduce(or_, map(self.executing, self.mbarriers.arrivals(event)), 0).bit_count()
+        if count is None or arriving == 0:
+            return None
+        return 1 if count == arriving else count if arriving == 1 else None
+
+    def _met(
+        self, filler: Thread, reader: Thread, before: int, after: int, reads: list[int]
+    ) -> Iterator[_Verdict]:
         """A reader that meets the filler at barriers only reads what one copy brought when the next may have begun."""
-        mbarrier, phase, copy = filler.steps[before].barrier, filler.phase(before), filler.steps[after].event.index
+        mbarrier, phase, copy = filler.steps[before].barrier, self._phase(filler, before), filler.steps[after].event.index
         if mbarrier is None:
             for read in (k for k in reads if reader.met(k) == filler.met(after)):
                 yield Fault(Kind.REFILLED, copy, reader.steps[read].event.index), True

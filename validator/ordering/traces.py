@@ -113,19 +113,22 @@ class Thread:
                 result.setdefault(place, []).append(k)
         return result
 
-    def phase(self, copy: int) -> int | None:
-        """Which phase of its mbarrier, counted from 1, a copy belongs to; None where others announce it, and where
-        some of a phase's copies come before its arrival and some behind it (`expect_tx` apart)."""
+    def phase(self, copy: int, count: int) -> int | None:
+        """Which phase of its mbarrier, counted from 1, a copy belongs to, where this thread arrives `count` times in
+        each; None where others announce it, and where some of a phase's copies come before its first arrival and some
+        behind its last (`expect_tx` apart)."""
         mbarrier = self.steps[copy].barrier
         arrivals = [] if mbarrier is None else self.arrivals.get(mbarrier, [])
         if not arrivals or mbarrier is None:
             return None
-        copies = self._copies[mbarrier]
-        early = bisect_left(copies, arrivals[0])
-        second = arrivals[1] if len(arrivals) > 1 else len(self.steps)
-        if early and bisect_left(copies, second) - early != (early if len(arrivals) > 1 else 0):
+        copies, last = self._copies[mbarrier], arrivals[count - 1 :: count]
+        if copies[0] > arrivals[0]:
+            return bisect_left(arrivals[::count], copy)
+        early = bisect_left(copies, last[0]) if last else 0
+        second = last[1] if len(last) > 1 else len(self.steps)
+        if early and bisect_left(copies, second) - early != (early if len(last) > 1 else 0):
             return None
-        return bisect_left(arrivals, copy) + (early > 0)
+        return bisect_left(last, copy) + 1
 
     @cached_property
     def _copies(self) -> dict[int, list[int]]:
