@@ -57,6 +57,37 @@ def test_a_predicate_set_between_makes_the_same_guard_another_one(assembler):
     assert Flow(a.build()).reach(R, 3, Guard(P, False)) == (0, 1)
 
 
+def guarded_turns(assembler, *inside):
+    """R set without a condition, then in a loop under P, read there under P behind a branch; `inside`: what else is
+    done in between."""
+    a = assembler("x")
+    a.let(Op.COPY, Const(1), to=R)
+    a.label("turn")
+    a.let(Op.COPY, Const(2), to=R, guard=Guard(P, False))
+    a.branch("read", Reg("Q"))
+    for register in inside:
+        a.let(Op.COPY, Const(3), to=register)
+    a.label("read")
+    use = a.next
+    a.let(Op.COPY, R, guard=Guard(P, False))
+    a.branch("turn", Reg("Q"))
+    return Flow(a.build()), use
+
+
+def test_the_same_guard_hides_what_stands_before_it_in_other_blocks(assembler):
+    flow, use = guarded_turns(assembler, Reg("other"))
+    assert flow.reach(R, use) == (0, 1)
+    assert flow.reach(R, use, Guard(P, False)) == (1,)
+    assert flow.reach(R, use, Guard(P, True)) == (0,)
+    assert flow.reach(R, use, Guard(Reg("other"), False)) == (0, 1)
+
+
+def test_a_predicate_set_on_one_way_makes_the_same_guard_another_one(assembler):
+    flow, use = guarded_turns(assembler, P)
+    assert flow.reach(R, use, Guard(P, False)) == (0, 1)
+    assert flow.reach(R, use, Guard(P, True)) == (0, 1)
+
+
 def loop(assembler):
     """R counts; the load's value decides when the loop ends."""
     a = assembler("x")

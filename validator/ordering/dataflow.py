@@ -35,7 +35,7 @@ class Flow:
         self.program = program
         self.blocks = program.blocks if blocks is None else blocks
         self._reaching: dict[tuple[Reg, int, Guard | None], tuple[int, ...]] = {}
-        self._entry: dict[tuple[Reg, int], tuple[int, ...]] = {}
+        self._entry: dict[tuple[Reg, int, Guard | None], tuple[int, ...]] = {}
         self.first_values: dict[tuple[int, Reg], Any] = {}
         """What `slices.first_value` has found out, for all who ask it about this kernel."""
 
@@ -256,9 +256,10 @@ class Flow:
         known = self._reaching.get(key)
         if known is None:
             block = self.block_of(index)
-            found, open_end = self._scan(places, self.blocks[block].start, index, guard)
+            start = self.blocks[block].start
+            found, open_end = self._scan(places, start, index, guard)
             if open_end:
-                found = [*found, *self._at_entry(register, block, places)]
+                found = [*found, *self._at_entry(register, block, places, self._before(guard, start, index, places))]
             known = self._reaching[key] = tuple(sorted(set(found)))
         return known
 
@@ -309,27 +310,37 @@ class Flow:
         places = (self.sites.get(read, []) for read in registers(vote))
         return all(bisect_right(found, second - 1) == bisect_right(found, first) for found in places)
 
-    def _at_entry(self, register: Reg, block: int, places: list[int]) -> tuple[int, ...]:
-        """Definitions that reach the start of a block."""
-        known = self._entry.get((register, block))
+    def _before(self, guard: Guard | None, start: int, stop: int, places: Sequence[int]) -> Guard | None:
+        """What is known of a predicate before `start` when `guard` holds at `stop`; None where that hides none of some
+        definitions."""
+        if guard is None or self._set_anew(guard.register, start, stop) >= start:
+            return None
+        under = (self.program.guard(site) for site in places)
+        return guard if any(g is not None and g.register == guard.register for g in under) else None
+
+    def _at_entry(self, register: Reg, block: int, places: list[int], guard: Guard | None) -> tuple[int, ...]:
+        """Definitions that reach the start of a block, for a reader under a predicate that is set before it."""
+        known = self._entry.get((register, block, guard))
         if known is not None:
             return known
         found: set[int] = set()
-        seen: set[int] = set()
-        stack = [before for before, _ in self.predecessors[block]]
+        seen: set[tuple[int, Guard | None]] = set()
+        stack = [(before, guard) for before, _ in self.predecessors[block]]
         while stack:
-            number = stack.pop()
-            if number in seen:
+            number, under = stack.pop()
+            if (number, under) in seen:
                 continue
-            seen.add(number)
-            here, open_end = self._scan(places, self.blocks[number].start, self.blocks[number].stop, None)
+            seen.add((number, under))
+            start, stop = self.blocks[number].start, self.blocks[number].stop
+            here, open_end = self._scan(places, start, stop, under)
             found.update(here)
             if open_end:
-                inner = self._entry.get((register, number))
+                above = self._before(under, start, stop, places)
+                inner = self._entry.get((register, number, above))
                 if inner is not None:
                     found.update(inner)
                 else:
-                    stack.extend(before for before, _ in self.predecessors[number])
+                    stack.extend((before, above) for before, _ in self.predecessors[number])
         result = tuple(sorted(found))
-        self._entry[(register, block)] = result
+        self._entry[register, block, guard] = result
         return result

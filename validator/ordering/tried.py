@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property, reduce
 from operator import and_
 
+import numpy as np
+
 from validator.ordering.dataflow import Flow, registers
 from validator.ordering.program import Const, Event, EventKind, Guard, Op, Operand, Operation, Reg, Space
 from validator.ordering.samples import UNKNOWN, Value, known, made
@@ -96,9 +98,9 @@ class Tried:
         answers = [(value, waits) for value, waits in found if waits]
         if not answers:
             return found[0] if len(found) == 1 else (UNKNOWN, frozenset())
-        first = answers[0][0]
-        alike = all(v.bits == first.bits and (v.numbers == first.numbers).all() for v, _ in answers)
-        return (first if alike else UNKNOWN), frozenset[int]().union(*(waits for _, waits in answers))
+        first = answers[0][0].numbers
+        bits = reduce(and_, (value.bits & ~int(np.bitwise_or.reduce(value.numbers ^ first)) for value, _ in answers))
+        return Value(first, bits), frozenset[int]().union(*(waits for _, waits in answers))
 
     def _set(self, site: int, register: Reg, depth: int) -> tuple[Value, frozenset[int]]:
         event = self._answers.get(site)

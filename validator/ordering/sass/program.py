@@ -29,6 +29,7 @@ from validator.ordering.sass.lower import is_local, operations
 from validator.ordering.sass.opcodes import HARMLESS
 from validator.ordering.sass.operands import Constants
 from validator.ordering.sass.order import settle_order
+from validator.ordering.sass.warps import warp_barriers
 
 __all__ = ["LineLookup", "SassProgram", "digest_of"]
 
@@ -126,6 +127,7 @@ class SassProgram:
 
     def _find_events(self, code: bytes, outside: frozenset[int], unresolved: Mapping[int, str]) -> Sequence[Event]:
         local = [self._section[p] for p in self._places]
+        meetings = warp_barriers(self._section)
         found: list[Event] = []
         for index, (place, instruction) in enumerate(zip(self._places, local, strict=True)):
             if place in outside:
@@ -136,6 +138,8 @@ class SassProgram:
                 event = Event(EventKind.UNKNOWN, index, instruction.opcode, guard=instruction.guard)
                 event.name = unresolved[place]
                 found.append(event)
+            elif place in meetings:
+                found.append(Event(EventKind.WARP_BARRIER, index, instruction.opcode))
             elif instruction.base not in HARMLESS:
                 found.extend(events_of(instruction, index, self._constants))
         words = [code[p * _WORD : p * _WORD + _WORD] for p in self._places]

@@ -1,0 +1,45 @@
+"""Branches on the answer of a wait that was tried earlier."""
+
+from __future__ import annotations
+
+from validator.ordering.dataflow import Flow
+from validator.ordering.program import Const, Event, EventKind, Op, Operation, Reg
+from validator.ordering.tried import Tried
+
+TOKEN, BAR = Reg("TOKEN"), Reg("BAR")
+
+
+def tried(a, name):
+    """The answer of a wait."""
+    answer = Reg(name)
+    index = a.emit({answer: Operation(Op.OPAQUE, (), "try_wait", 1)})
+    a.events.append(Event(EventKind.MBARRIER_WAIT, index, "try_wait", barrier=(BAR,), result=answer))
+    return a.let(Op.SELECT, Const(1), Const(0), answer), index
+
+
+def ring(a, mask):
+    """A token is tried before a loop and, into the lower half of the same word, in it; bits of it decide."""
+    first, before = tried(a, "P")
+    a.let(Op.COPY, first, to=TOKEN)
+    rest = a.load(Const(64))
+    a.label("turn")
+    decides = a.compare("ne", a.let(Op.AND, TOKEN, Const(mask)), Const(0))
+    branch = a.branch("read", decides)
+    a.event(EventKind.BARRIER)
+    a.label("read")
+    second, inside = tried(a, "Q")
+    upper = a.let(Op.AND, rest, Const(-1 << 16))
+    a.let(Op.OR, upper, second, to=TOKEN)
+    a.branch("turn", a.compare("ne", rest, Const(7)))
+    flow = Flow(a.build())
+    return Tried(flow).edges.get((flow.block_of(branch), 1)), {before, inside}
+
+
+def test_tokens_in_part_of_a_word_decide_by_the_bits_they_share(assembler):
+    found, waits = ring(assembler("x"), 0xFF)
+    assert found == waits
+
+
+def test_bits_beside_the_token_decide_nothing(assembler):
+    found, _ = ring(assembler("x"), 0x1FFFF)
+    assert found is None
