@@ -98,7 +98,7 @@ def test_launch_takes_the_place_of_what_the_contract_says(validator: Command, tm
     (tmp_path / "k.ptx").write_bytes(source(body, ["u64"], before=".extern .shared .align 16 .b8 pool[];\n"))
     (tmp_path / "c.toml").write_text(
         'schema = "validator/manifest/1"\n[[kernels]]\nmatch = "k"\n'
-        'launch = { pdl = false, grid = [1], block = [1], shared = 8192 }\n'
+        "launch = { pdl = false, grid = [1], block = [1], shared = 8192 }\n"
         'args = [{ name = "out", role = "output", dtype = "float32", shape = [4] }]\n'
     )
     command = ("run", "k.ptx", "--contract", "c.toml", "--schedules", "1")
