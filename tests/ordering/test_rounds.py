@@ -8,7 +8,7 @@ import pytest
 
 from validator.ordering.facts import Facts
 from validator.ordering.ptx import read_ptx
-from validator.ordering.rounds import Kind, faults
+from validator.ordering.rounds import Kind, Rounds
 from validator.ordering.shared import Shared
 
 PATTERNS = Path(__file__).parents[2] / "fixtures/ordering/patterns"
@@ -17,7 +17,7 @@ PATTERNS = Path(__file__).parents[2] / "fixtures/ordering/patterns"
 def kinds(text: str) -> set[Kind]:
     (program,) = read_ptx(text.encode(), "ring.ptx").programs
     facts = Facts(program, None, "ring.ptx")
-    return {fault.kind for fault in faults(facts, Shared(facts))}
+    return {fault.kind for fault in Rounds(facts, Shared(facts)).faults}
 
 
 def ptx(pattern: str) -> str:

@@ -18,6 +18,7 @@ from itertools import pairwise
 from operator import or_
 from typing import TYPE_CHECKING, NamedTuple
 
+from validator.ordering.clocks import Clocks
 from validator.ordering.program import Direction, Event, EventKind, Order, Space
 from validator.ordering.shared import Shared, SharedAccess
 from validator.ordering.traces import MEETINGS, Step, Thread, traces
@@ -25,10 +26,12 @@ from validator.ordering.traces import MEETINGS, Step, Thread, traces
 if TYPE_CHECKING:
     from validator.ordering.facts import Facts
 
-__all__ = ["Fault", "Kind", "faults"]
+__all__ = ["Fault", "Kind", "Rounds"]
 
-_ROLES = 8
+_ROLES, _WALKED = 12, 16
+"""Warps told apart, and threads walked."""
 _WARP = (1 << 32) - 1
+_LEADERS = sum(1 << k for k in range(0, 1024, 32))
 _UNKNOWN_SIZE = 16
 """Bytes that a copy fills at least, where nothing says how many."""
 _TO_SEVERAL = ("multicast", "broadcast")
@@ -46,6 +49,10 @@ class Kind(Enum):
     """The readers arrive before they have read."""
     STALE = "is read behind a wait for a phase that is over already"
     UNWAITED = "is read before the wait"
+    RACED = "is filled again in no order with reads"
+    """Told where nothing else shows why."""
+    CROWDED = "is handed back by the first readers"
+    UNFINISHED = "is handed over before it is done"
     SHORT = "counts fewer bytes"
     SOURCE = "is overwritten"
 
@@ -62,16 +69,15 @@ _Verdict = tuple[Fault, bool]
 """(what to look at, whether it is wrong in this launch)."""
 
 
-def faults(facts: Facts, shared: Shared) -> list[Fault]:
-    """What goes wrong between two threads of the kernel, as far as their steps can be told."""
-    return _Rounds(facts, shared).faults
+class Rounds:
+    """One kernel's threads, as far as their steps can be told."""
 
-
-class _Rounds:
     def __init__(self, facts: Facts, shared: Shared) -> None:
         self.facts, self.shared = facts, shared
         self.executing = facts.masks.executing
         self.mbarriers = facts.barriers.mbarriers
+        self._followed: dict[int, bool] = {}
+        """Filled with the faults: store → whether its thread waits for it whenever it writes the source again."""
 
     # -- what is looked at -------------------------------------------------------------------------------------------
 
@@ -111,17 +117,47 @@ class _Rounds:
         for copy in (*self.copies, *self.stores):
             copying[_one_of(self.executing(copy.event), ())] = None
         for read in self.reads:
-            reading[_one_of(self.executing(read.event), copying)] = None
+            mask = self.executing(read.event)
+            reading[_one_of(mask, copying)] = None
+            idle = mask & ~self._arriving if self._warps else 0
+            if idle & _LEADERS:
+                reading[(idle & _LEADERS).bit_length() - 1] = None
         for write in self.writes:
             writing[_one_of(self.executing(write.event), copying)] = None
         return copying, reading, writing
 
     @cached_property
+    def _arriving(self) -> int:
+        """Threads that arrive at mbarriers."""
+        return reduce(or_, map(self.executing, self.facts.events(EventKind.MBARRIER_ARRIVE)), 0)
+
+    @cached_property
+    def _warps(self) -> dict[int, None]:
+        """The first thread of every warp that takes part; none where there are too many."""
+        taking = (*self._synchronizing, *(item.event for item in (*self.reads, *self.copies)))
+        mask = reduce(or_, map(self.executing, taking), 0)
+        found = [k for k in range(0, mask.bit_length(), 32) if mask >> k & _WARP]
+        return dict.fromkeys(found if len(found) <= _ROLES else ())
+
+    def _between(self, *sides: Iterable[int]) -> dict[int, None]:
+        """Threads that wait or arrive where none of those does who copy, read or write."""
+        result = dict(self._warps)
+        walked = reduce(or_, (1 << number for side in (*sides, result) for number in side), 0)
+        for event in self._synchronizing:
+            mask = self.executing(event)
+            if not mask & walked:
+                number = _one_of(mask, ())
+                result[number] = None
+                walked |= 1 << number
+        return result
+
+    @cached_property
     def faults(self) -> list[Fault]:
+        """What goes wrong between two threads."""
         if not (self.copies and self.reads) and not (self.stores and self.writes):
             return []
         copying, reading, writing = self._threads()
-        walked = list({**copying, **reading, **writing})[:_ROLES]
+        walked = list({**copying, **reading, **writing, **self._between(copying, reading, writing)})[:_WALKED]
         counts: dict[Fault, list[int]] = {}
         for threads in traces(self.facts.masks, walked, self._wanted()):
             seen: dict[Fault, bool] = {}
@@ -129,7 +165,13 @@ class _Rounds:
                 seen[fault] = seen.get(fault, False) or wrong
             for fault, wrong in seen.items():
                 counts.setdefault(fault, [0, 0])[wrong] += 1
-        return [fault for fault, (fine, wrong) in counts.items() if wrong > fine]
+        found = [fault for fault, (fine, wrong) in counts.items() if wrong > fine]
+        shown = {fault.kind for fault in found} - {Kind.RACED, Kind.SHORT, Kind.SOURCE}
+        return [fault for fault in found if fault.kind is not Kind.RACED or not shown]
+
+    def waited_for(self, store: int) -> bool:
+        """Whether the thread that issues a store is seen to write its source again, and only behind a wait for it."""
+        return self._followed.get(store, False)
 
     def _wanted(self) -> Iterator[Event]:
         for side in (self.copies, self.reads, self.stores, self.writes):
@@ -146,15 +188,19 @@ class _Rounds:
         self, threads: Sequence[Thread], copying: Iterable[int], reading: Iterable[int], writing: Iterable[int]
     ) -> Iterator[_Verdict]:
         by_number = {t.number: t for t in threads}
+        clocks = self._clocks(threads)
         for first in (by_number[n] for n in copying if n in by_number):
             if self.copies:
                 yield from self._short(first)
             for second in (by_number[n] for n in reading if n in by_number):
                 if self.copies and first.number // 32 != second.number // 32:
                     yield from self._ring(first, second)
-            for second in (by_number[n] for n in writing if n in by_number):
-                if self.stores and first is not second:
-                    yield from self._overwritten(first, second)
+                    yield from self._crowded(first, second, threads)
+                    if clocks:
+                        yield from self._raced(clocks, first, second)
+            for second in (by_number[n] for n in dict.fromkeys((first.number, *writing)) if n in by_number):
+                if clocks and (first is second or first.number // 32 != second.number // 32):
+                    yield from self._overwritten(clocks, first, second)
 
     # -- rings -------------------------------------------------------------------------------------------------------
 
@@ -184,6 +230,52 @@ class _Rounds:
                 yield from self._refilled(filler, reader, copies, mine, handing)
             if mine and not reader.blind:
                 yield from self._unwaited(filler, reader, copies, mine)
+
+    def _crowded(self, filler: Thread, reader: Thread, threads: Sequence[Thread]) -> Iterator[_Verdict]:
+        """More threads, the reader among them, arrive in every round than a phase takes that lets the copy start."""
+        for place, copies in self._filled(filler).items():
+            full, stop = filler.steps[copies[0]].barrier, place + _least_size(filler.steps[copies[0]])
+            reads = (k for k, step in enumerate(reader.steps) if _is(step, EventKind.ACCESS, Direction.READ))
+            read = next((k for k in reads if place <= (reader.steps[k].place or 0) < stop), None)
+            waits = [k for k in filler.fresh if len(copies) > 1 and copies[0] < k < copies[1]]
+            if full is None or read is None or len(waits) != 1:
+                continue
+            wait = filler.steps[waits[0]]
+            count = self.mbarriers.count(wait.event)
+            members = [t for t in threads if wait.place is not None and _each_round(t, full, wait.place)]
+            if count is not None and reader in members and filler not in members:
+                index = reader.steps[read].event.index
+                yield Fault(Kind.CROWDED, filler.steps[copies[1]].event.index, index), len(members) > count
+
+    def _raced(self, clocks: Clocks, filler: Thread, reader: Thread) -> Iterator[_Verdict]:
+        """A read is ordered neither before nor behind a copy that fills its memory again, or behind one in flight."""
+        if not clocks.comparable(filler, reader):
+            return
+        reads = [k for k, step in enumerate(reader.steps) if _is(step, EventKind.ACCESS, Direction.READ)]
+        reads = [k for k in reads if clocks.reached(reader, k)]
+        for place, found in self._filled(filler).items():
+            copies = [k for k in found if clocks.reached(filler, k)]
+            stop = place + _least_size(filler.steps[found[0]])
+            mine = [k for k in reads if place <= (reader.steps[k].place or 0) < stop]
+            for number, copy in enumerate(copies):
+                event = filler.steps[copy].event
+                over = _done(filler, copy) if event.group == "cp.async" and not self._handed_over else copy
+                for read in mine:
+                    if clocks.knows(filler, copy, reader, read):
+                        continue
+                    behind = clocks.knows(reader, read, filler, copy)
+                    other = reader.steps[read].event.index
+                    if number:
+                        yield Fault(Kind.RACED, event.index, other), not behind
+                    if behind:
+                        late = over is None or not clocks.knows(reader, read, filler, over)
+                        yield Fault(Kind.UNFINISHED, event.index, other), late
+                        break
+
+    @cached_property
+    def _handed_over(self) -> bool:
+        """Whether `cp.async.mbarrier.arrive` says at some mbarrier that copies are done."""
+        return any(e.group == "cp.async" for e in self.facts.events(EventKind.MBARRIER_ARRIVE))
 
     def _refilled(
         self, filler: Thread, reader: Thread, copies: list[int], reads: list[int], handing: list[int]
@@ -271,11 +363,13 @@ class _Rounds:
             return None
         return 1 if count == arriving else count if arriving == 1 else None
 
-    def _met(
-        self, filler: Thread, reader: Thread, before: int, after: int, reads: list[int]
-    ) -> Iterator[_Verdict]:
+    def _met(self, filler: Thread, reader: Thread, before: int, after: int, reads: list[int]) -> Iterator[_Verdict]:
         """A reader that meets the filler at barriers only reads what one copy brought when the next may have begun."""
-        mbarrier, phase, copy = filler.steps[before].barrier, self._phase(filler, before), filler.steps[after].event.index
+        mbarrier, phase, copy = (
+            filler.steps[before].barrier,
+            self._phase(filler, before),
+            filler.steps[after].event.index,
+        )
         if mbarrier is None:
             for read in (k for k in reads if reader.met(k) == filler.met(after)):
                 yield Fault(Kind.REFILLED, copy, reader.steps[read].event.index), True
@@ -377,74 +471,77 @@ class _Rounds:
 
     # -- stores ------------------------------------------------------------------------------------------------------
 
-    def _overwritten(self, storing: Thread, writing: Thread) -> Iterator[_Verdict]:
+    def _overwritten(self, clocks: Clocks, storing: Thread, writing: Thread) -> Iterator[_Verdict]:
+        """The source of a store is written neither before the store nor with its having been read known."""
+        if not clocks.comparable(storing, writing):
+            return
         kept = {r.event.index for r in self.stores}
         stores = [k for k, s in enumerate(storing.steps) if s.event.index in kept and s.place is not None]
         targets = {w.event.index for w in self.writes}
         writes = [k for k, s in enumerate(writing.steps) if s.event.index in targets and s.place is not None]
         places = sorted({storing.steps[k].place or 0 for k in stores})
-        for store in stores:
+        for store in (k for k in stores if clocks.reached(storing, k)):
             start = storing.steps[store].place or 0
             stop = start + _size(storing.steps[store], places)
-            write = next(
-                (
-                    k
-                    for k in writes
-                    if start <= (writing.steps[k].place or 0) < stop and writing.met(k) > storing.met(store)
-                ),
-                None,
-            )
-            if write is not None and self._comparable(storing, writing, store, write):
-                fault = Fault(Kind.SOURCE, storing.steps[store].event.index, writing.steps[write].event.index)
-                yield fault, not self._told(storing, writing, store, write)
+            done = _done(storing, store)
+            for write in writes:
+                if not start <= (writing.steps[write].place or 0) < stop or not clocks.reached(writing, write):
+                    continue
+                index = storing.steps[store].event.index
+                if storing is writing:
+                    before, behind = write < store, done is not None and done < write
+                    if not before:
+                        self._followed[index] = self._followed.get(index, True) and behind
+                else:
+                    before = clocks.knows(storing, store, writing, write)
+                    behind = done is not None and clocks.knows(writing, write, storing, done)
+                if not before:
+                    yield Fault(Kind.SOURCE, index, writing.steps[write].event.index), not behind
+                    break
 
-    def _comparable(self, storing: Thread, writing: Thread, store: int, write: int) -> bool:
-        """Whether both threads come to the same barriers, and nobody else comes between them."""
-        met = writing.met(write)
-        if len(storing.meetings) < met:
-            return False
-        last = storing.meetings[met - 1]
-        unseen = any(s.event.kind in _UNSEEN for s in storing.steps[store:last])
-        return (
-            storing.meets_as(writing)
-            and not unseen
-            and not any(
-                self.executing(a) & ~(1 << storing.number)
-                for k in writing.fresh
-                if writing.meetings[storing.met(store)] < k < write
-                for a in self.mbarriers.arrivals(writing.steps[k].event) or [writing.steps[k].event]
-            )
-        )
+    def _told_within_warp(self, thread: Thread) -> bool:
+        """Whether other threads of its warp wait or arrive where a thread does not: they may meet without a barrier."""
+        warp = _WARP << thread.number // 32 * 32
+        mates = (self.executing(e) & warp for e in self._synchronizing)
+        return any(mask and not mask >> thread.number & 1 for mask in mates)
 
-    def _told(self, storing: Thread, writing: Thread, store: int, write: int) -> bool:
-        """Whether the writer knows that the store has read its source."""
-        done = _read(storing, store)
-        if done is None:
-            return False
-        if storing.met(done) < writing.met(write):
-            return True
-        for mbarrier, arrivals in storing.arrivals.items():
-            before = bisect_left(arrivals, done)
-            waited = sum(k in writing.fresh and k < write for k in writing.waits(mbarrier))
-            if before < len(arrivals) and waited > before:
-                return True
-        return False
+    @cached_property
+    def _synchronizing(self) -> list[Event]:
+        return self.facts.events(*MEETINGS, EventKind.MBARRIER_ARRIVE, EventKind.MBARRIER_WAIT)
+
+    def _clocks(self, threads: Sequence[Thread]) -> Clocks | None:
+        """What the threads know of each other; None where one of them waits or arrives at a place not known."""
+        walked = sum(1 << thread.number for thread in threads)
+        if any(thread.blind for thread in threads) or not all(self.executing(e) & walked for e in self._synchronizing):
+            return None
+        beside = {thread.number for thread in threads if self._told_within_warp(thread)}
+        return Clocks(threads, beside, self._arrivals_of_each, lambda e: e.kind in _UNSEEN or _orders(e))
 
 
-def _read(thread: Thread, store: int) -> int | None:
-    """Position of the wait behind which a bulk store has read its source; None: there is none."""
+def _each_round(thread: Thread, full: int, empty: int) -> bool:
+    """Whether a thread waits for one mbarrier before each of its arrivals at another, of which some are told."""
+    arrivals = [k for k in thread.arrivals.get(empty, []) if thread.steps[k].event.group != "cp.async"]
+    waits = [k for k in thread.waits(full) if k in thread.fresh]
+    return len(arrivals) > 1 and [bisect_left(waits, k) for k in arrivals] == list(range(1, len(arrivals) + 1))
+
+
+def _done(thread: Thread, copy: int) -> int | None:
+    """Position of the wait behind which a copy of a group is done, or has read its source; None: there is none."""
+    kind = thread.steps[copy].event.group
     committed = 0
     group: int | None = None
     for k, step in enumerate(thread.steps):
         event = step.event
-        if k == store:
+        if k == copy:
             group = committed
-        elif event.group not in ("bulk", None):
+        elif event.group not in (kind, None):
             continue
         elif event.kind is EventKind.ASYNC_COMMIT:
             committed += 1
-        elif event.kind is EventKind.ASYNC_WAIT and group is not None and group < committed - (event.pending or 0):
-            return k
+        elif event.kind is EventKind.ASYNC_WAIT and group is not None:
+            over = group < committed - (event.pending or 0) or "wait_all" in event.opcode
+            if over:
+                return k
     return None
 
 
@@ -471,6 +568,12 @@ def _size(step: Step, places: Sequence[int]) -> int:
     sides = [a.bytes for a in step.event.accesses if a.bytes and a.space is not Space.GLOBAL]
     gaps = [b - a for a, b in pairwise(places)]
     return sides[0] if sides else min(gaps, default=_UNKNOWN_SIZE)
+
+
+def _least_size(step: Step) -> int:
+    """Bytes that a copy fills for sure."""
+    sides = [a.bytes for a in step.event.accesses if a.bytes and a.space is not Space.GLOBAL]
+    return step.amount or next(iter(sides), _UNKNOWN_SIZE)
 
 
 def _one_of(mask: int, beside: Iterable[int]) -> int:

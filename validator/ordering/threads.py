@@ -47,6 +47,11 @@ class Partial(NamedTuple):
     """What is known about the others."""
 
 
+_ABSORBING = {Op.MUL: 0, Op.AND: 0}
+"""What makes a result known whatever the other operand is."""
+
+_JOINS = {"and": Op.AND, "or": Op.OR}
+
 _Value = Vector | Partial | Agreement
 _UNIFORM, _BY_THREAD, _VARYING = Agreement.UNIFORM, Agreement.BY_THREAD, Agreement.VARYING
 
@@ -254,24 +259,32 @@ class Threads(Solver[_Value]):
             return self._computed(operation, vectors)
         if op is Op.SELECT and isinstance(values[2], np.ndarray) and not isinstance(values[0], Partial):
             return self._selected(values)
-        return self._partly(operation, values)
+        return self._partly(operation, values) if len(values) < 3 else self._joining(operation, index)
 
     def _partly(self, operation: Operation, values: list[_Value]) -> _Value:
         """An operation on values of which some are known in some threads: zero times anything is zero."""
         rest = _least({_kind(v) for v in values})
-        absorbing = operation.op in (Op.MUL, Op.AND)
-        if not absorbing and not any(isinstance(v, Partial) for v in values):
+        absorbing = (1 << operation.width) - 1 if operation.op is Op.OR else _ABSORBING.get(operation.op)
+        if absorbing is None and not any(isinstance(v, Partial) for v in values):
             return rest
         parts = [self._split(v) for v in values]
         result = self._computed(operation, [vector for vector, _ in parts])
         if not isinstance(result, np.ndarray):
             return rest
         known = np.logical_and.reduce([k for _, k in parts])
-        if absorbing:
-            known |= np.logical_or.reduce([k & (vector == 0) for vector, k in parts])
+        if absorbing is not None:
+            known |= np.logical_or.reduce([k & (vector == absorbing) for vector, k in parts])
         if not known.any():
             return rest
         return result if known.all() else Partial(np.where(known, result, 0), known, rest)
+
+    def _joining(self, operation: Operation, index: int) -> _Value:
+        """`ISETP.GT.OR P, a, b, Q`: the comparison alone may decide."""
+        if operation.op is not Op.COMPARE or not isinstance(operation.attr, tuple) or operation.attr[-1] not in _JOINS:
+            return self._partly(operation, [self._operand(arg, index) for arg in operation.args])
+        *attr, join = operation.attr
+        compared = Operation(Op.COMPARE, operation.args[:2], tuple(attr), 1)
+        return self._operation(Operation(_JOINS[join], (compared, operation.args[2]), None, 1), index)
 
     def _split(self, value: _Value) -> tuple[Vector, npt.NDArray[np.bool_]]:
         if isinstance(value, Partial):

@@ -121,7 +121,7 @@ class Thread:
         arrivals = [] if mbarrier is None else self.arrivals.get(mbarrier, [])
         if not arrivals or mbarrier is None:
             return None
-        copies, last = self._copies[mbarrier], arrivals[count - 1 :: count]
+        copies, last = self.copies[mbarrier], arrivals[count - 1 :: count]
         if copies[0] > arrivals[0]:
             return bisect_left(arrivals[::count], copy)
         early = bisect_left(copies, last[0]) if last else 0
@@ -131,7 +131,7 @@ class Thread:
         return bisect_left(last, copy) + 1
 
     @cached_property
-    def _copies(self) -> dict[int, list[int]]:
+    def copies(self) -> dict[int, list[int]]:
         """mbarrier → positions of copies that it counts."""
         result: dict[int, list[int]] = {}
         for k, step in enumerate(self.steps):

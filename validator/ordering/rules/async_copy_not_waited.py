@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 from validator.ordering.doubts import NO_WAY
 from validator.ordering.findings import finding
 from validator.ordering.pipeline import Late, Pipeline
-from validator.ordering.rounds import Fault, Kind, faults
+from validator.ordering.rounds import Fault, Kind, Rounds
 from validator.ordering.shared import Shared
 from validator.ordering.sources import overwritten
 from validator.rule import Rule
@@ -47,11 +47,13 @@ def check(facts: Facts) -> Iterable[Finding]:
     """One finding per copied region."""
     shared = Shared(facts)
     late = list(Pipeline(facts, shared).late()) if shared.copies else []
-    early = list(overwritten(facts, shared))
+    rounds = Rounds(facts, shared)
+    faults = rounds.faults
+    early = [late for late in overwritten(facts, shared) if not rounds.waited_for(late.copy.event.index)]
     told = {item.copy.event.index for item in (*late, *early)}
     yield from _overwritten(facts, early)
     yield from _late(facts, late)
-    yield from _between_threads(facts, shared, [fault for fault in faults(facts, shared) if fault.copy not in told])
+    yield from _between_threads(facts, shared, [fault for fault in faults if fault.copy not in told])
 
 
 def _late(facts: Facts, found: Iterable[Late]) -> Iterator[Finding]:
@@ -84,6 +86,21 @@ _TEXTS = {
         "shared memory filled by {copy} is read before the wait for its mbarrier ({other})",
         "a barrier does not wait for asynchronous copies",
         "wait for the mbarrier's phase before the read",
+    ),
+    Kind.RACED: (
+        "shared memory is filled again by {copy} while other threads may still read it ({other})",
+        "what the copy waits for does not say that these threads have read: they do not arrive there",
+        "let every thread that reads arrive, or meet one that arrives, behind its last read",
+    ),
+    Kind.CROWDED: (
+        "shared memory that {copy} fills again is handed back before all have read it ({other})",
+        "more threads arrive at the mbarrier in every round than it was initialised for: the first let the copy start",
+        "initialise the mbarrier with the number of threads that arrive in a round",
+    ),
+    Kind.UNFINISHED: (
+        "shared memory filled by {copy} is read before it is done ({other})",
+        "the thread that copies arrives, or meets the reader, before it has waited for the copy's own group",
+        "execute cp.async.wait_group with the right count in the thread that copies before it arrives",
     ),
     Kind.SHORT: (
         "{copy} brings bytes that the phase of its mbarrier does not count",
