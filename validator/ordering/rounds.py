@@ -430,8 +430,11 @@ class Rounds:
         """More bytes are copied than one thread's arrivals before them announced."""
         left: dict[int, int | None] = {}
         begun: set[int] = set()
+        ahead = {name for name, copies in filler.copies.items() if copies[0] < filler.arrivals.get(name, copies)[0]}
         for step in filler.steps:
             event = step.event
+            if step.place in ahead or step.barrier in ahead:
+                continue  # the bytes are announced behind the copies
             if event.kind is EventKind.MBARRIER_ARRIVE and step.place is not None:
                 if event.arrives:
                     amount = step.amount if event.announces and self._alone(event) else None

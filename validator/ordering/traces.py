@@ -238,6 +238,9 @@ class _Traces(Walk):
             return state.alive
         if not guards and len(successors) == 2 and successors[1 - edge].target == state.block:
             return state.alive
+        if not guards and "BRA.DIV" in self.flow.program.text(self.flow.blocks[state.block].stop - 1):
+            # Lanes that are together go on; else they are brought together first.
+            return state.alive if successors[edge].target == state.block + 1 else state.alive & False
         result = state.alive
         for k, mask in enumerate(self.masks.edges[state.block]):
             result = result & ~self.of(mask) if k != edge else result

@@ -15,10 +15,12 @@ Good: `cp.async …; commit_group; wait_group 0; __syncthreads(); y = sm[t];`
 Mend it by waiting for the group or mbarrier, then the CTA barrier, then the reads; in a ring by arriving at the stage's
 "empty" mbarrier behind the last read and waiting for it, with a parity that flips every round, before the next copy.
 
-Not seen: groups of copies that are issued inside a loop (a software pipeline is counted from the stages filled ahead of
-it into its first turns, later stages are not told apart); copies into another CTA; reads through descriptors
-(wgmma, tcgen05). Rings and stores are followed thread by thread with numbers for the kernel's inputs: not seen is what
-hangs on numbers that the kernel works out from shared memory, and a ring that readers and fillers share within a warp.
+Not seen: a stage of a `cp.async` ring that its own threads fill again while others still read it, where no followed
+thread reads just what another one fills; lanes that each announce too few bytes of one phase; state that one side of a
+ring resets and the other carries on, and waits left out in later tiles, where the fault comes after the steps that are
+followed; copies into another CTA; reads through descriptors (wgmma, tcgen05). Rings and stores are followed thread by
+thread with numbers for the kernel's inputs: not seen is what hangs on numbers that the kernel works out from shared
+memory, and a ring that readers and fillers share within a warp.
 """
 
 from __future__ import annotations
