@@ -25,7 +25,14 @@ def ptx(pattern: str) -> str:
 
 
 @pytest.mark.parametrize(
-    "pattern", ["ring-unrolled-by-the-compiler", "store-ring-waits-for-its-stage", "bytes-of-rolled-copies"]
+    "pattern",
+    [
+        "ring-unrolled-by-the-compiler",
+        "ring-counts-each-warp",
+        "store-ring-waits-for-its-stage",
+        "store-ring-handed-over",
+        "bytes-of-rolled-copies",
+    ],
 )
 def test_a_right_kernel_is_quiet(pattern: str):
     assert kinds(ptx(pattern)) == set()
@@ -37,6 +44,8 @@ def test_a_right_kernel_is_quiet(pattern: str):
         ("bad-ring-filled-without-empty", Kind.REFILLED),
         ("bad-ring-handed-back-before-read", Kind.RELEASED),
         ("bad-ring-parity-never-flips", Kind.STALE),
+        ("bad-ring-counts-one-warp", Kind.CROWDED),
+        ("bad-store-ring-handed-over-early", Kind.SOURCE),
         ("bad-bytes-of-rolled-copies", Kind.SHORT),
         ("bad-store-ring-waits-for-too-few", Kind.SOURCE),
     ],
@@ -49,6 +58,7 @@ def test_a_wrong_kernel_shows_its_fault(pattern: str, kind: Kind):
     ("pattern", "old", "new", "kind"),
     [
         ("store-ring-waits-for-its-stage", "wait_group.read 1", "wait_group.read 3", Kind.SOURCE),
+        ("store-ring-handed-over", "wait_group.read 0", "wait_group.read 1", Kind.SOURCE),
         ("bytes-of-rolled-copies", "2048", "1536", Kind.SHORT),
     ],
 )
