@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -159,16 +159,30 @@ class Facts:
         return known
 
     def _behind_mbarriers(self, name: Mbarrier | None) -> Order:
-        tried = self.barriers.tried
-        waits = self.events(EventKind.MBARRIER_WAIT)
-        if name is not None:
-            right = {e.index for e in waits_behind(self.barriers, name)}
-            if right.issuperset(e.index for e in waits):
-                return self.mbarrier_order()
-            waits = [e for e in waits if e.index in right]
+        tried, waits = self.barriers.tried, self._waits_for(name)
+        if name is not None and len(waits) == len(self.events(EventKind.MBARRIER_WAIT)):
+            return self.mbarrier_order()
         answered = {e.index: self.masks.everyone for e in waits}
         clears = {e.index: self.masks.everyone for e in waits if tried.stands(e)}
         return Order(self.masks, self.barriers, clears, tried.passing(answered))
+
+    def _waits_for(self, name: Mbarrier | None) -> list[Event]:
+        """Waits for an mbarrier and for those that hand on its order; None: for any."""
+        waits = self.events(EventKind.MBARRIER_WAIT)
+        right = {e.index for e in waits_behind(self.barriers, name)} if name is not None else None
+        return [e for e in waits if right is None or e.index in right]
+
+    def taken_untried(self, name: Mbarrier | None, places: Iterable[Event]) -> Set[int]:
+        """Events that a thread comes to before it has so much as tried a wait for an mbarrier, as a walk shows.
+
+        The answer that a branch then looks at is what stands there before the first wait.
+        """
+        if not self.barriers.tried.may_be_answered_otherwise:
+            return frozenset()
+        clears = {e.index: self.masks.everyone for e in self._waits_for(name)}
+        order = Order(self.masks, self.barriers, clears)
+        goals = {e.index: missing for e in places if (missing := order.missing(e))}
+        return reached_unwaited(self.masks, order, goals, None).found if goals else frozenset()
 
     @cached_property
     def touches(self) -> list[Touch]:

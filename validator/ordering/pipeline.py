@@ -214,8 +214,13 @@ class Pipeline:
             return []
         if copy.event.index in self._uncounted:
             return list(reads.by_index.values())
-        order = self.facts.mbarrier_order(self.facts.barriers.mbarriers.identities.get(copy.event.index))
-        return [r for r in reads.by_index.values() if order.missing(r.event)]
+        name = self.facts.barriers.mbarriers.identities.get(copy.event.index)
+        order = self.facts.mbarrier_order(name)
+        late = [r for r in reads.by_index.values() if order.missing(r.event)]
+        if late:
+            return late
+        untried = self.facts.taken_untried(name, (r.event for r in reads.by_index.values()))
+        return [r for index, r in reads.by_index.items() if index in untried]
 
     @cached_property
     def _uncounted(self) -> frozenset[int]:

@@ -31,6 +31,7 @@ class Tried:
         self._flow = flow
         self._program = flow.program
         self._known: dict[tuple[int, Reg], tuple[Value, frozenset[int]]] = {}
+        self._mixed = False
 
     @cached_property
     def _answers(self) -> dict[int, Event]:
@@ -52,6 +53,11 @@ class Tried:
                 if refused and (not edge.either or len(refused) == len(sides)):
                     result[number, k] = frozenset[int]().union(*refused)
         return result
+
+    @property
+    def may_be_answered_otherwise(self) -> bool:
+        """Whether a branch on an answer may find something else where it stands: what it is before the first wait."""
+        return bool(self.edges) and self._mixed
 
     @cached_property
     def _deciding(self) -> frozenset[int]:
@@ -98,6 +104,7 @@ class Tried:
         answers = [(value, waits) for value, waits in found if waits]
         if not answers:
             return found[0] if len(found) == 1 else (UNKNOWN, frozenset())
+        self._mixed |= len(answers) < len(found)
         first = answers[0][0].numbers
         bits = reduce(and_, (value.bits & ~int(np.bitwise_or.reduce(value.numbers ^ first)) for value, _ in answers))
         return Value(first, bits), frozenset[int]().union(*(waits for _, waits in answers))

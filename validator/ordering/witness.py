@@ -36,26 +36,33 @@ class Reached(NamedTuple):
 
 
 def reached_unwaited(
-    masks: Masks, order: Order, goals: Mapping[int, int], since: frozenset[int] = frozenset(), steps: int = _STEPS
+    masks: Masks,
+    order: Order,
+    goals: Mapping[int, int],
+    since: frozenset[int] | None = frozenset(),
+    steps: int = _STEPS,
 ) -> Reached:
     """Which of some instructions a thread can come to with nothing passed that orders it.
 
     Args:
         goals: instruction → threads that may, as far as the solver knows.
         since: instructions (asynchronous copies) of which one has to be executed first: only from there on does what
-            is passed count. Empty: from the entry on, and a grid wait ends the walk.
+            is passed count. Empty: from the entry on, and a grid wait ends the walk; None: from the entry on, with
+            nothing left open.
         steps: blocks walked altogether; a walk that needs more is given up.
     """
-    return (_Drawn if since else _Walk)(masks, order, goals, since).reached(steps)
+    return (_Walk if since == frozenset() else _Drawn)(masks, order, goals, since).reached(steps)
 
 
 class _Walk(Walk):
-    def __init__(self, masks: Masks, order: Order, goals: Mapping[int, int], since: frozenset[int]) -> None:
-        self.order, self.goals, self.since = order, goals, since
-        self.last = (EventKind.EXIT,) if since else (EventKind.EXIT, EventKind.GRID_WAIT)
+    drawn = False
+
+    def __init__(self, masks: Masks, order: Order, goals: Mapping[int, int], since: frozenset[int] | None) -> None:
+        self.order, self.goals, self.since = order, goals, since or frozenset[int]()
+        self.last = (EventKind.EXIT,) if self.drawn else (EventKind.EXIT, EventKind.GRID_WAIT)
         """What ends a walk."""
         self.found: set[int] = set()
-        places = {*goals, *order.at_events, *since}
+        places = {*goals, *order.at_events, *self.since}
         events = {
             index: events
             for index, events in masks.flow.event_at.items()
@@ -63,7 +70,7 @@ class _Walk(Walk):
         }
         needed = made_of(masks.flow, branching(masks.flow, events))
         constants = compared(masks.flow, needed)
-        samples = Samples(masks.flow.program, masks.threads, goals.values(), constants, whole=bool(since))
+        samples = Samples(masks.flow.program, masks.threads, goals.values(), constants, whole=self.drawn)
         super().__init__(masks, needed, samples)
         self.events: Mapping[int, list[Event]] = events
 
@@ -109,8 +116,10 @@ class _Walk(Walk):
 class _Drawn(_Walk):
     """Nothing is left open, so that samples part and meet again as the lanes of a warp do."""
 
+    drawn = True
+
     def reached(self, most: int) -> Reached:
-        waiting = {0: State(0, EVERY, EVERY & False, {})}
+        waiting = {0: State(0, EVERY, EVERY & (not self.since), {})}
         turns: dict[int, int] = {}
         for _ in range(most):
             if not waiting or len(self.found) == len(self.goals):
