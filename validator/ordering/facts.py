@@ -84,6 +84,7 @@ class Facts:
         self.barriers = Barriers(self.masks, self.provenance)
         self._flags: dict[str, Order] = {}
         self._mbarriers: dict[Mbarrier | None, Order] = {}
+        self._untried: dict[frozenset[int], Order] = {}
 
     # -- launch ------------------------------------------------------------------------------------------------------
 
@@ -179,8 +180,11 @@ class Facts:
         """
         if not self.barriers.tried.may_be_answered_otherwise:
             return frozenset()
-        clears = {e.index: self.masks.everyone for e in self._waits_for(name)}
-        order = Order(self.masks, self.barriers, clears)
+        waits = frozenset(e.index for e in self._waits_for(name))
+        order = self._untried.get(waits)
+        if order is None:  # many mbarriers hand on the order of the same ones
+            order = Order(self.masks, self.barriers, dict.fromkeys(waits, self.masks.everyone))
+            self._untried[waits] = order
         goals = {e.index: missing for e in places if (missing := order.missing(e))}
         return reached_unwaited(self.masks, order, goals, None).found if goals else frozenset()
 
