@@ -300,17 +300,26 @@ class Barriers:
 
     def _surely(self, event: Event) -> int:
         """Threads that cannot leave the kernel before `event` while others of their CTA go on to it."""
-        target = self.flow.block_of(event.index)
+        known = self._sure.get(event.index)
+        if known is None:
+            known = self._sure[event.index] = self._never_left_behind(self.flow.block_of(event.index))
+        return known
+
+    @cached_property
+    def _sure(self) -> dict[int, int]:
+        return {}
+
+    def _never_left_behind(self, target: int) -> int:
         before = self.flow.leading_to(target)
         result = self.masks.everyone
         for number in before:
             if number == target or not self.masks.reach[number]:
                 continue
             block = self.flow.blocks[number]
+            last = max(block.start, block.stop - 1)
             for k, edge in enumerate(block.successors):
-                last = max(block.start, block.stop - 1)
-                varies = any(self.threads.varies(guard, last) for guard in edge.guards)
-                if edge.target not in before and edge.target != target and varies:
+                away = edge.target not in before and edge.target != target
+                if away and any(self.threads.varies(guard, last) for guard in edge.guards):
                     result &= ~(self.masks.reach[number] & self.masks.edges[number][k])
         return result
 
