@@ -8,8 +8,9 @@ import pytest
 
 from validator.ordering.facts import Facts
 from validator.ordering.ptx import read_ptx
-from validator.ordering.rounds import Kind, Rounds
+from validator.ordering.rounds import Rounds
 from validator.ordering.shared import Shared
+from validator.ordering.stages import Kind
 
 PATTERNS = Path(__file__).parents[2] / "fixtures/ordering/patterns"
 

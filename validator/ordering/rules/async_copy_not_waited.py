@@ -31,9 +31,10 @@ from typing import TYPE_CHECKING
 from validator.ordering.doubts import NO_WAY
 from validator.ordering.findings import finding
 from validator.ordering.pipeline import Late, Pipeline
-from validator.ordering.rounds import Fault, Kind, Rounds
+from validator.ordering.rounds import Rounds
 from validator.ordering.shared import Shared
 from validator.ordering.sources import overwritten
+from validator.ordering.stages import Fault, Kind
 from validator.rule import Rule
 from validator.verdict.model import Finding, Severity
 
