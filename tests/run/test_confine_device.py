@@ -55,14 +55,14 @@ if said["system-calls"] != "yes" or said["files"] != "yes":
 inside = '''
 import os, socket, sys
 gate = lambda: os.kill(int(sys.argv[1]), 0)
-for reach in (socket.socket, gate, os.setsid, lambda: open("/etc/hostname"), lambda: open("/tmp/x", "w")):
+for reach in (socket.socket, gate, os.setsid, lambda: open("/etc/hostname"), lambda: open(sys.argv[2], "w")):
     try:
         reach()
         print("reached")
     except OSError as error:
         print(type(error).__name__)
 '''
-command = [sys.executable, "-I", "-c", inside, str(os.getppid())]
+command = [sys.executable, "-I", "-c", inside, str(os.getppid()), sys.argv[1] + "-beside"]
 print(subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout.decode())
 """
 
