@@ -66,23 +66,17 @@ class Rounds:
         return [r for r in self.shared.reads if self.shared.part(r.region) in filled]
 
     @cached_property
-    def stores(self) -> list[SharedAccess]:
-        """Bulk and tensor stores."""
-        found = [r for r in self.shared.async_reads if r.event.kind is EventKind.ASYNC_COPY]
-        return [r for r in found if r.event.group == "bulk"]
-
-    @cached_property
     def writes(self) -> list[SharedAccess]:
         """What overwrites the sources of stores."""
-        if not self.stores:
+        if not self.shared.stores:
             return []
-        sources = {self.shared.part(r.region) for r in self.stores}
+        sources = {self.shared.part(r.region) for r in self.shared.stores}
         return [w for w in (*self.shared.writes, *self.shared.copies) if self.shared.part(w.region) in sources]
 
     def _threads(self) -> tuple[dict[int, None], dict[int, None], dict[int, None]]:
         """(those who copy, those who read, those who write what is stored), one of each kind."""
         copying, reading, writing = dict[int, None](), dict[int, None](), dict[int, None]()
-        for copy in (*self.copies, *self.stores):
+        for copy in (*self.copies, *self.shared.stores):
             copying[_one_of(self.executing(copy.event), ())] = None
         for read in self.reads:
             mask = self.executing(read.event)
@@ -122,7 +116,7 @@ class Rounds:
     @cached_property
     def faults(self) -> list[Fault]:
         """What goes wrong between two threads."""
-        if not (self.copies and self.reads) and not (self.stores and self.writes):
+        if not (self.copies and self.reads) and not (self.shared.stores and self.writes):
             return []
         copying, reading, writing = self._threads()
         walked = list({**copying, **reading, **writing, **self._between(copying, reading, writing)})[:_WALKED]
@@ -142,7 +136,7 @@ class Rounds:
         return self._followed.get(store, False)
 
     def _wanted(self) -> Iterator[Event]:
-        for side in (self.copies, self.reads, self.stores, self.writes):
+        for side in (self.copies, self.reads, self.shared.stores, self.writes):
             yield from (item.event for item in side)
         for event in self.facts.program.events:
             if (
@@ -184,7 +178,7 @@ class Rounds:
         """The source of a store is written neither before the store nor with its having been read known."""
         if not clocks.comparable(storing, writing):
             return
-        kept = {r.event.index for r in self.stores}
+        kept = {r.event.index for r in self.shared.stores}
         stores = [k for k, s in enumerate(storing.steps) if s.event.index in kept and s.place is not None]
         targets = {w.event.index for w in self.writes}
         writes = [k for k, s in enumerate(writing.steps) if s.event.index in targets and s.place is not None]

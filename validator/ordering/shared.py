@@ -115,6 +115,11 @@ class Shared:
         """Reads of shared memory through the async proxy: bulk and tensor stores, wgmma, tcgen05."""
         return list(self._all(Direction.READ, EventKind.ASYNC_COPY, EventKind.ASYNC_READ))
 
+    @cached_property
+    def stores(self) -> list[SharedAccess]:
+        """Sources of bulk and tensor stores."""
+        return [r for r in self.async_reads if r.event.kind is EventKind.ASYNC_COPY and r.event.group == "bulk"]
+
     @property
     def by_descriptor(self) -> list[tuple[Event, None]]:
         """Asynchronous reads whose place is packed in a descriptor."""

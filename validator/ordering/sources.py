@@ -26,13 +26,12 @@ def overwritten(facts: Facts, shared: Shared) -> Iterator[Late]:
     Any `cp.async.bulk.wait_group` counts, `.read` or not, whatever number of groups it leaves; and the write has to be
     reached in a walk with samples of the kernel's inputs.
     """
-    stores = [r for r in shared.async_reads if r.event.kind is EventKind.ASYNC_COPY and r.event.group == "bulk"]
-    if not stores:
+    if not shared.stores:
         return
     waits = [e for e in facts.events(EventKind.ASYNC_WAIT) if e.group in ("bulk", None)]
     done = {e.index: facts.masks.everyone for e in waits}
     fills = [c for c in shared.copies if c.event.group == "mbarrier" and not c.remote]
-    for store in stores:
+    for store in shared.stores:
         writes = {w.event.index: w for w in (*shared.writes, *fills) if shared.meet(w.region, store.region)}
         near = _reached(facts, store, set(writes), set(done))
         if near:

@@ -93,12 +93,9 @@ class Thread:
     @cached_property
     def arrivals(self) -> dict[int, list[int]]:
         """mbarrier → positions of arrivals at it."""
-        result: dict[int, list[int]] = {}
-        for k in self.at(EventKind.MBARRIER_ARRIVE):
-            place = self.steps[k].place
-            if place is not None and self.steps[k].event.arrives:
-                result.setdefault(place, []).append(k)
-        return result
+        return _grouped(
+            (self.steps[k].place, k) for k in self.at(EventKind.MBARRIER_ARRIVE) if self.steps[k].event.arrives
+        )
 
     def waits(self, mbarrier: int) -> list[int]:
         """Positions of waits for an mbarrier."""
@@ -106,12 +103,7 @@ class Thread:
 
     @cached_property
     def _waits(self) -> dict[int, list[int]]:
-        result: dict[int, list[int]] = {}
-        for k in self.at(EventKind.MBARRIER_WAIT):
-            place = self.steps[k].place
-            if place is not None:
-                result.setdefault(place, []).append(k)
-        return result
+        return _grouped((self.steps[k].place, k) for k in self.at(EventKind.MBARRIER_WAIT))
 
     def phase(self, copy: int, count: int) -> int | None:
         """Which phase of its mbarrier, counted from 1, a copy belongs to, where this thread arrives `count` times in
@@ -133,11 +125,7 @@ class Thread:
     @cached_property
     def copies(self) -> dict[int, list[int]]:
         """mbarrier → positions of copies that it counts."""
-        result: dict[int, list[int]] = {}
-        for k, step in enumerate(self.steps):
-            if step.barrier is not None:
-                result.setdefault(step.barrier, []).append(k)
-        return result
+        return _grouped((step.barrier, k) for k, step in enumerate(self.steps))
 
     def meets_as(self, other: Thread) -> bool:
         """Whether both threads come to the same barriers, as far as both are known."""
@@ -146,6 +134,15 @@ class Thread:
             (self.steps[a].event.kind, self.steps[a].place) == (other.steps[b].event.kind, other.steps[b].place)
             for a, b in pairs
         )
+
+
+def _grouped(positions: Iterable[tuple[int | None, int]]) -> dict[int, list[int]]:
+    """mbarrier → positions, where the mbarrier is known."""
+    result: dict[int, list[int]] = {}
+    for mbarrier, position in positions:
+        if mbarrier is not None:
+            result.setdefault(mbarrier, []).append(position)
+    return result
 
 
 def traces(masks: Masks, threads: Sequence[int], events: Iterable[Event]) -> list[list[Thread]]:

@@ -18,9 +18,7 @@ from validator.isolation.offpath.place import Place
 from validator.isolation.offpath.purity import Purity
 from validator.isolation.offpath.reduce import Reducer
 from validator.isolation.offpath.scopes import FunctionNode, Scope, bound_names, parameters
-from validator.isolation.offpath.signatures import (
-    bind_arguments,
-)
+from validator.isolation.offpath.signatures import bind_arguments
 from validator.isolation.offpath.simplify import function_body, simplify_module
 from validator.isolation.offpath.switch import OffForm
 from validator.isolation.syntax import nodes, walk

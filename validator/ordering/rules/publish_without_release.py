@@ -126,23 +126,7 @@ def _bulk_stores(facts: Facts, touch: Touch) -> list[Touch]:
 
 def _forward(facts: Facts, index: int, threads: int, stops: set[int]) -> set[int]:
     """Events that some of `threads` can come to behind an event without passing one of `stops`; those are the last."""
-    flow = facts.flow
-    found: set[int] = set()
-    stack = [(flow.block_of(index), index + 1)]
-    seen: set[int] = set()
-    while stack:
-        number, first = stack.pop()
-        for event in flow.events_in[number]:
-            if event.index >= first:
-                found.add(event.index)
-                if event.index in stops:
-                    break
-        else:
-            for k, edge in enumerate(flow.blocks[number].successors):
-                if edge.target not in seen and facts.masks.edges[number][k] & threads:
-                    seen.add(edge.target)
-                    stack.append((edge.target, 0))
-    return found
+    return {e.index for e in facts.flow.events_after((index,), stops, facts.masks.open_to(threads))}
 
 
 def _reaching(facts: Facts, touch: Touch, cleared: set[int], barriers: bool = False) -> list[Touch]:
