@@ -193,10 +193,6 @@ class Placed:
         arena, array = self.views[name]
         return _view(self.arenas[arena], array)
 
-    def empty(self) -> None:
-        """The contents are not needed any more."""
-        self.worker.empty(self.slots)
-
     def guard(self) -> None:
         """Put this call's pattern around what lies there for several calls; none of them may be running."""
         for name, value in self.given.items():

@@ -140,15 +140,20 @@ class Reference:
         aliases, room = aliases_of(self.stock, case), room_for(self.stock, case, widest=8)
         turns = numbered(self.stock, case)
         waiting: list[tuple[Placed, Outputs]] = []
-        for inputs in several:
-            passed, poison = prepared(self.stock, inputs, which)
-            slot = sum(len(placed.arenas) + 1 for placed, _ in waiting)
-            placed = place(worker, passed, {}, aliases, first_slot=slot, room=room)
-            waiting.append((placed, poison))
-            if sum(placed.size for placed, _ in waiting) > _AT_ONCE:
-                yield from self._exchanged(worker, waiting, turns)
-                waiting = []
-        yield from self._exchanged(worker, waiting, turns)
+        used: set[int] = set()
+        try:
+            for inputs in several:
+                passed, poison = prepared(self.stock, inputs, which)
+                slot = sum(len(placed.arenas) + 1 for placed, _ in waiting)
+                placed = place(worker, passed, {}, aliases, first_slot=slot, room=room)
+                used.update(placed.slots)
+                waiting.append((placed, poison))
+                if sum(placed.size for placed, _ in waiting) > _AT_ONCE:
+                    yield from self._exchanged(worker, waiting, turns)
+                    waiting = []
+            yield from self._exchanged(worker, waiting, turns)
+        finally:
+            worker.empty(used)  # not before: the next call would get new pages, which takes longer than to fill them
 
     def _exchanged(
         self, worker: Worker, waiting: list[tuple[Placed, Outputs]], turns: tuple[int, Sequence[int]] | None
@@ -161,7 +166,6 @@ class Reference:
                 of_this = replies[end - len(some) : end]
                 reply = next((r for r in of_this if r.result is None), of_this[-1])
                 yield placed, poison, reply
-                placed.empty()
 
     def _results(self, worker: Worker, placed: Placed, reply: Reply) -> Outputs:
         """A trusted function's outputs where they lie; what it returns is taken as it is."""
