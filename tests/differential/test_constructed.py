@@ -27,6 +27,13 @@ def wide(a):
 def mean_square(x, out):
     out[...] = (x * x).mean(-1)
 
+def pooled(x, out):
+    out[...] = x.mean((1, 2))
+
+def grouped(x, out):
+    away = x - x.mean((1, 2), keepdims=True)
+    out[...] = away / np.sqrt((away * away).mean((1, 2), keepdims=True) + 1e-5)
+
 def product(a, b, out):
     out[...] = a @ b
 
@@ -61,6 +68,29 @@ def narrow_accumulator(x, out):
 
 def half_accumulator(x, out):
     out[...] = _one_accumulator(x, np.float16)
+
+def _sum_of_all(x, kind=f32):
+    total = np.zeros(x.shape[0], kind)
+    for column in x.reshape(len(x), -1).T:
+        total = (total.astype(f32) + column).astype(kind)
+    return total.astype(f32)[:, None, None]
+
+def pooled_in_order(x, out):
+    out[...] = _sum_of_all(x)[:, 0, 0] / f32(x[0].size)
+
+def pooled_narrowly(x, out):
+    out[...] = _sum_of_all(x, bf16)[:, 0, 0] / f32(x[0].size)
+
+def rows_short_by_a_little(x, out):
+    out[...] = (x.sum(2) * f32(1 - 2.0**-15)).sum(1) / f32(x[0].size)
+
+def grouped_in_order(x, out):
+    away = x - _sum_of_all(x) / f32(x[0].size)
+    out[...] = away / np.sqrt(_sum_of_all(away * away) / f32(x[0].size) + f32(1e-5))
+
+def grouped_one_by_one(x, out):
+    away = x - _sum_of_all(x) / f32(x[0].size)
+    out[...] = away / np.sqrt(_sum_of_all(away * away) / f32(x[0].size) + f32(1e-5)) * f32(1 + 2.0**-14)
 
 def product_in_order(a, b, out):
     total = np.zeros(out.shape, f32)
@@ -102,6 +132,8 @@ def maximum_from_a_large_number(x, out):
 ROWS, FP8 = ["B", "D"], "float8_e4m3fn"
 KERNELS: dict[str, tuple[list[str], list[tuple[str, str, str, list[Any], dict[str, Any]]]]] = {
     "mean_square": (["B in 1..4", "D in 1..2048"], [("x", "activation", "float32", ROWS, {})]),
+    "pooled": (["B in 1..4", "H in 1..60", "W in 1..60"], [("x", "activation", "float32", ["B", "H", "W"], {})]),
+    "grouped": (["B in 1..4", "H in 1..60", "W in 1..60"], [("x", "activation", "float32", ["B", "H", "W"], {})]),
     "tripled": (["B in 1..4", "D in 1..2048"], [("x", "activation", "float32", ROWS, {})]),
     "running_max": (["B in 1..4", "D in 1..200"], [("x", "activation", "float32", ROWS, {})]),
     "product": (
@@ -127,6 +159,8 @@ KERNELS: dict[str, tuple[list[str], list[tuple[str, str, str, list[Any], dict[st
 }
 OUTPUTS: dict[str, tuple[str, list[Any]]] = {
     "mean_square": ("float32", ["B"]),
+    "pooled": ("float32", ["B"]),
+    "grouped": ("float32", ["B", "H", "W"]),
     "running_max": ("float32", ["B"]),
     "product": ("float32", ["M", 8]),
     "scaled_product": ("bfloat16", ["M", "N"]),
@@ -171,6 +205,27 @@ def _long(case: Case) -> bool:
 @pytest.mark.parametrize(("kernel", "candidate"), [("mean_square", "one_accumulator"), ("product", "product_in_order")])
 def test_any_order_of_a_long_sum_is_right(kernel: str, candidate: str, ran: Callable[..., list[CaseResult]]) -> None:
     assert _faults(ran(kernel, candidate, _long)) == []
+
+
+def _two_short_dimensions(case: Case) -> bool:
+    return 60 in dict(case.dims).values() or ("x", "hot-last") in case.variants
+
+
+@pytest.mark.parametrize(("kernel", "candidate"), [("pooled", "pooled_in_order"), ("grouped", "grouped_in_order")])
+def test_dimensions_that_are_summed_together_are_one_long_sum(
+    kernel: str, candidate: str, ran: Callable[..., list[CaseResult]]
+) -> None:
+    assert _faults(ran(kernel, candidate, _two_short_dimensions)) == []
+
+
+@pytest.mark.parametrize(
+    ("kernel", "candidate"),
+    [("pooled", "pooled_narrowly"), ("pooled", "rows_short_by_a_little"), ("grouped", "grouped_one_by_one")],
+)
+def test_no_order_of_two_dimensions_excuses_a_narrow_sum(
+    kernel: str, candidate: str, ran: Callable[..., list[CaseResult]]
+) -> None:
+    assert _faults(ran(kernel, candidate, _two_short_dimensions))
 
 
 @pytest.mark.parametrize(

@@ -48,19 +48,26 @@ class Spread:
                 np.maximum(moved, apart(wide, native), out=moved)
 
     @np.errstate(all="ignore")
-    def add_halves(self, one: Array, other: Array, share: float = 1.0) -> None:
-        """Results of moving one half of the terms along an axis, and the other half.
+    def add_halves(
+        self, one: Array, other: Array, parts: int = 2, share: float = 1.0, *, outweighed: float = 0.0
+    ) -> None:
+        """Results of moving one half of the terms of a sum, and another that shares nothing with it.
 
-        What both move is a sum of such terms, and what one of them moves of it, the other half may move too. What
-        only one of them moves hangs on single terms: no order of summation excuses an error there.
+        What both move is a sum of such terms, and what one of them moves of it, the rest may move too. What only one of
+        them moves hangs on single terms: no order of summation excuses an error there. `parts`: one in so many of the
+        terms is in a half. `outweighed`: where one term is most of a sum, what rounding it with each other comes to,
+        relative to it; 0 elsewhere.
         """
         if not is_float(self._native.dtype):
             self.add(one)
             self.add(other)
             return
         for moved, first, second, exact in in_chunks(self._moved, one, other, self.exact):
-            both = np.minimum(np.abs(first.astype(np.float64) - exact), np.abs(second.astype(np.float64) - exact))
-            moved += share * np.square(2 * _finite(both))
+            a, b = (np.abs(half.astype(np.float64) - exact) for half in (first, second))
+            both = np.minimum(a, b) * parts
+            if outweighed:
+                both = np.where(np.maximum(a, b) > 0, np.maximum(both, outweighed * np.abs(exact)), 0.0)
+            moved += share * np.square(_finite(both))
 
     @np.errstate(all="ignore")
     def yardstick(self) -> F64:

@@ -9,12 +9,14 @@ from validator.differential.inputs.fill import Fill, filled, in_domain
 from validator.differential.inputs.variant import Make, Variant
 from validator.differential.numbers import Array, Source, eps_of, largest, smallest
 
-__all__ = ["FLOATS", "HUGE", "LIMITS"]
+__all__ = ["FLOATS", "HUGE", "LIMITS", "OUTWEIGHED"]
 
 HUGE = "huge"
 """The variant in which a trusted implementation may leave its type's range: nothing is said of what comes of that."""
 LIMITS = "limits"
 """The variant in which all arithmetic overflows: only what is moved or chosen is judged."""
+OUTWEIGHED = frozenset({"peaked", "hot-last", "hot-first", "tail"})
+"""Variants in which one term may be most of a sum."""
 
 _MODERATE = 100.0
 """How large "large" is where the contract gives no bound: `exp` overflows in 32 bits, and no product does."""
