@@ -195,10 +195,16 @@ def fill_of(contract: KernelContract, case: Case, name: str) -> Fill:
     return Fill(name, role, values, dtype_of(dtype), shape_of(values.shape or (), dims), extent, total)
 
 
-def build(contract: KernelContract, case: Case, rooms: Mapping[str, Room] = MappingProxyType({})) -> Inputs:
+def build(
+    contract: KernelContract,
+    case: Case,
+    rooms: Mapping[str, Room] = MappingProxyType({}),
+    given: Mapping[str, Array] = MappingProxyType({}),
+) -> Inputs:
     """The case's data. Arguments that hold nothing before the call are there too, as zeros that take no memory.
 
-    `rooms`: where an argument's ordinary values are drawn, if not anywhere.
+    `rooms`: where an argument's ordinary values are drawn, if not anywhere. `given`: ordinary values that a generator
+    made; what the case fills on purpose is filled so all the same.
     Raises `CaseTooLarge`.
     """
     if (size := size_of(contract, case)) > LARGEST:
@@ -214,6 +220,9 @@ def build(contract: KernelContract, case: Case, rooms: Mapping[str, Room] = Mapp
             number = values.value
             known = {**dict(case.dims), **dict(case.configuration)}
             inputs[name] = parse_expression(number).value(known) if isinstance(number, str) else number
+            continue
+        if name in given and name not in variants:
+            inputs[name] = given[name]
             continue
         fill = fill_of(contract, case, name)
         if name in rooms:
@@ -321,9 +330,16 @@ def cases(contract: KernelContract, seed: int, count: int) -> list[Case]:
         # A process of its own is dear: the first case has one, and one in 40 after it.
         plan = "fresh" if index % 40 == 0 else ordinary[index % len(ordinary)]
         choice = case.configuration or choices[index % len(choices)]
-        case = replace(case, plan=plan, seed=derived(seed, contract.match, index), configuration=choice)
+        origin = case.origin + _from_generator(contract, case)
+        case = replace(case, plan=plan, seed=derived(seed, contract.match, index), configuration=choice, origin=origin)
         out.setdefault(case.id, case)
     return list(out.values())
+
+
+def _from_generator(contract: KernelContract, case: Case) -> str:
+    """What of a case the generator makes, for its origin."""
+    names = [name for name in contract.generated if name not in dict(case.variants)]
+    return f" ({', '.join(names)} from {contract.generator})" if names else ""
 
 
 def _always(contract: KernelContract) -> bool:
@@ -364,7 +380,10 @@ def variants_of(contract: KernelContract, case: Case, name: str, *, alone: bool 
     role, values = contract.values[name]
     if role in FILLED or not is_drawn(values):
         return []
-    return [v.name for v in applicable(fill_of(contract, case, name)) if v.alone or not alone]
+    fill = fill_of(contract, case, name)
+    if name in contract.generated and (contract.generates or not (fill.floating and fill.free)):
+        return []  # a generator makes it, and only the generator knows what else it may hold
+    return [v.name for v in applicable(fill) if v.alone or not alone]
 
 
 def layouts_of(values: Values) -> tuple[str, ...]:

@@ -28,8 +28,9 @@ def single_changes(contract: KernelContract, case: Case, inputs: Inputs) -> Gene
     for name, (role, values) in contract.values.items():
         whole = inputs[name].size if isinstance(inputs[name], np.ndarray) else values.value is None
         other = not fill_of(contract, case, name).floating if values.value is None else True
-        # A generator knows better than the contract which integers hang together.
-        if whole and role not in _SPOKEN and is_drawn(values) and not (other and contract.generator):
+        # A generator knows better than the contract which integers hang together, and what else hangs on what it gives.
+        made = name in contract.generated and (other or bool(contract.generates))
+        if whole and role not in _SPOKEN and is_drawn(values) and not made:
             able[other].append(name)
     for names in able:
         if names:

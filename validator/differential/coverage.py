@@ -9,7 +9,7 @@ from validator.differential.cases import LAYOUT_CLASS, Case, has_padding, has_st
 from validator.differential.inputs import VARIANTS
 from validator.manifest.contract import KernelContract, Role
 
-__all__ = ["CLASSES", "Row", "coverage", "fixes_rounding", "not_covered"]
+__all__ = ["CLASSES", "Row", "coverage", "fixes_rounding", "from_generator", "not_covered"]
 
 _EVERY = "by every case"
 
@@ -65,6 +65,14 @@ def coverage(contract: KernelContract, run: Sequence[Case]) -> tuple[Row, ...]:
 def not_covered(rows: Sequence[Row]) -> tuple[str, ...]:
     """Sentences for the reviewer, about classes that apply and were not run."""
     return tuple(f"{r.words} ({r.input_class}): {r.reason}" for r in rows if r.applies and not r.cases)
+
+
+def from_generator(contract: KernelContract, run: Sequence[Case]) -> tuple[str, ...]:
+    """A sentence about arrays that held nothing but what a generator gives: no class of values is held by them."""
+    varied = {name for case in run for name, _ in case.variants}
+    names = [name for name in contract.generated if name not in varied]
+    told = f"{', '.join(names)} held only what {contract.generator} gives, no values that were made on purpose"
+    return (told,) if names else ()
 
 
 def _held(contract: KernelContract, case: Case) -> set[str]:

@@ -13,6 +13,7 @@ from validator.differential.buffers import Written, dtype_at, place, poisoned
 from validator.differential.cases import FILLED, Case, Inputs, build, fill_of
 from validator.differential.errors import DifferentialError
 from validator.differential.inputs import Room
+from validator.differential.numbers import Array, dtype_of
 from validator.manifest.contract import KernelContract
 from validator.manifest.dims import parse_expression
 from validator.run.channel import ALIGNED
@@ -37,26 +38,30 @@ class Data:
     """Makes the arguments where the contract cannot describe them."""
 
     def build(self, case: Case, rooms: Mapping[str, Room] = MappingProxyType({})) -> Inputs:
-        """The case's data: from the contract, or from the generator that it names. Raises `ReferenceFailed`.
+        """The case's data: from the contract, and from the generator that it names. Raises `ReferenceFailed`.
 
         `rooms`: where an argument's ordinary values are drawn, if not anywhere.
         """
-        inputs = build(self.contract, case, rooms)
-        if self.generator is None:
-            return inputs
+        return build(self.contract, case, rooms, self._generated(case))
+
+    def _generated(self, case: Case) -> dict[str, Array]:
+        """What the generator gives for a case, in the types of the case."""
+        names = self.stock.generated
+        if self.generator is None or not names:
+            return {}
         numbers = {"seed": case.seed % (1 << 62), **dict(case.dims)}
         reply = self.generator.call(place(self.generator, numbers).call())
-        filled = [n for n, (r, _) in self.stock.values.items() if isinstance(inputs[n], np.ndarray) and r not in FILLED]
-        if reply.result is None or len(reply.result.returns) != len(filled):
-            raise ReferenceFailed(
-                f"{self.generator.target} must return {len(filled)} arrays ({', '.join(filled)}): {reply.detail[:300]}"
-            )
-        for name, array, data in zip(filled, reply.result.returns, reply.result.data, strict=True):
-            due = inputs[name]
-            if array.form == 4 or (array.shape, dtype_at(array.dtype)) != (due.shape, due.dtype):
+        if reply.result is None or len(reply.result.returns) != len(names):
+            told = f"{self.generator.target} must return {len(names)} arrays ({', '.join(names)})"
+            raise ReferenceFailed(f"{told}: {reply.detail[:300]}")
+        found = {}
+        for name, array, data in zip(names, reply.result.returns, reply.result.data, strict=True):
+            due = fill_of(self.stock, case, name)
+            types = {due.dtype, *map(dtype_of, due.values.dtype)}
+            if array.form == 4 or array.shape != due.shape or dtype_at(array.dtype) not in types:
                 raise ReferenceFailed(f"{self.generator.target}: {name} must be {due.dtype.name}{list(due.shape)}")
-            inputs[name] = np.frombuffer(data, due.dtype).reshape(due.shape).copy()
-        return inputs
+            found[name] = np.frombuffer(data, dtype_at(array.dtype)).reshape(due.shape).astype(due.dtype)
+        return found
 
 
 def prepared(contract: KernelContract, inputs: Inputs, which: int) -> tuple[Inputs, Inputs]:

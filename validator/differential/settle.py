@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from validator.differential.cases import MOST, Case
 from validator.differential.constructed import left_out
-from validator.differential.coverage import coverage, not_covered
+from validator.differential.coverage import coverage, from_generator, not_covered
 from validator.differential.details import kernel_details
 from validator.differential.device import Candidate, Device
 from validator.differential.faults import Fault
@@ -53,7 +53,8 @@ def settle(
     """
     found = (*findings, *_findings(contract, result, candidate, where))
     status, reason = _status(contract, result, demands, found)
-    rows = coverage(contract, [r.case for r in result.results])
+    run = [r.case for r in result.results]
+    rows = coverage(contract, run)
     ident = evidence_id(contract, candidate.device)
     statuses = {s: len(result.of(s)) for s in ("passed", "failed", "void", "degenerate", "unusable")}
     figures: dict[str, int | float | str] = {
@@ -82,6 +83,7 @@ def settle(
         not_covered=(
             *candidate.not_covered,
             *not_covered(rows),
+            *from_generator(contract, run),
             *left_whole(contract),
             *_left_out(outside),
             *_beyond(contract, result),

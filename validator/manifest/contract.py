@@ -195,7 +195,12 @@ class KernelContract(Model):
     """Functions of the new path that do its work, `module:function` in the head tree: where one of them does nothing,
     the result must be wrong. Shows that they, and not something else, made it."""
     generator: Callable_ | None = None
-    """Escape hatch: a function of the base tree that makes the arguments from dimensions and a seed."""
+    """Escape hatch: a function of the base tree that makes arrays. It gets a seed, then the sizes in the order of
+    `dims`, and returns those that `generates` names."""
+    generates: Annotated[tuple[str, ...], BeforeValidator(as_tuple)] = ()
+    """What the generator returns, in this order: these hold what it gives in every case, and are filled in no other
+    way. Empty: every array that the kernel reads, in the order of `args`; those of floats that nothing but `low` and
+    `high` restricts are then also filled in all the ways that there are."""
     import_root: str = "."
     """Folder in the tree from which candidate and reference import."""
     returns: Annotated[tuple[str, ...], BeforeValidator(as_tuple)] = ()
@@ -265,6 +270,14 @@ class KernelContract(Model):
                 parts: tuple[Argument | ContractField, ...] = arg.fields or (arg,)
                 flat.update({part.name: (part.role, part) for part in parts if part.model})
         return flat
+
+    @cached_property
+    def generated(self) -> tuple[str, ...]:
+        """Arrays that the generator returns, in its order."""
+        if self.generator is None:
+            return ()
+        empty = (Role.OUTPUT, Role.WORKSPACE)
+        return self.generates or tuple(n for n, (r, v) in self.values.items() if v.shape is not None and r not in empty)
 
     @property
     def runnable(self) -> bool:
@@ -399,11 +412,26 @@ def _bad_names(contract: KernelContract) -> Iterator[str]:
             yield f"launches: no by-value argument {launches.argument!r}{_nearest(launches.argument, values)}"
         if contract.returns:
             yield "launches: several launches fill buffers, they cannot return a result (`returns`)"
+    yield from _bad_generated(contract)
     for name in contract.returns:
         if name not in values:
             yield f"returns: no argument {name!r}{_nearest(name, values)}"
         elif values[name][0] is not Role.OUTPUT:
             yield f"returns: argument {name!r} is not an output"
+
+
+def _bad_generated(contract: KernelContract) -> Iterator[str]:
+    """Arrays that no generator can give."""
+    values = contract.values
+    if contract.generates and contract.generator is None:
+        yield "generates: there is no `generator`; name the function of the base tree that returns them"
+    for name in contract.generates:
+        if name not in values:
+            yield f"generates: no argument {name!r}{_nearest(name, values)}"
+        elif values[name][0] in (Role.OUTPUT, Role.WORKSPACE) or values[name][1].shape is None:
+            yield f"generates: argument {name!r} is no array that the kernel reads"
+    for name in dict.fromkeys(n for n in contract.generates if contract.generates.count(n) > 1):
+        yield f"generates: {name!r} is named twice"
 
 
 def _bad_callables(contract: KernelContract) -> Iterator[str]:
