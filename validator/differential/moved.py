@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import islice
+from typing import Any
 
 import numpy as np
 
@@ -19,8 +20,9 @@ from validator.differential.cases import Case, Inputs, float_arguments
 from validator.differential.inputs import OUTWEIGHED
 from validator.differential.numbers import Array, Source, derived, dtype_of, eps_of, in_chunks
 from validator.differential.spill import kept
-from validator.differential.spread import Spread, Undecided
+from validator.differential.spread import BARELY, Spread, Undecided
 from validator.differential.summed import PROMISED, Sum, halves, long_sums
+from validator.differential.ties import Tied, holds_ties
 from validator.manifest.contract import KernelContract
 
 __all__ = ["Beside"]
@@ -39,6 +41,11 @@ class Beside:
     """What the trusted implementation gives, by output."""
 
     @property
+    def _tied(self) -> bool:
+        """Whether some values are equal on purpose."""
+        return self.wide and any(holds_ties(self.contract, self.case, name) for name in float_arguments(self.inputs))
+
+    @property
     def _fixed(self) -> bool:
         """Whether it is asked how results round."""
         return self.wide and self.contract.rounding == "as-baseline"
@@ -53,6 +60,9 @@ class Beside:
         """Inputs, in an order that `taken` knows. `given`: those of the case, as the reference gets them."""
         probes = range(_probes(self.inputs))
         yield from (_moved(self.contract, self.inputs, self.case, index, wide=self.wide) for index in probes)
+        if self._tied:
+            yield from (_moved(self.contract, self.inputs, self.case, at, wide=True, by=BARELY) for at in probes)
+            yield from (_moved_together(self.contract, self.inputs, self.case, index) for index in probes)
         for one, index in self._pairs:
             yield from halves(self.contract, self.inputs, given, self.case, one, index)
         if self._fixed:
@@ -67,6 +77,15 @@ class Beside:
         for outputs in islice(results, probes):
             for name, spread in spreads.items():
                 spread.add(outputs[name], 1 / probes)
+        if self._tied:
+            for outputs in islice(results, probes):
+                for name, spread in spreads.items():
+                    spread.add_barely(outputs[name])
+            for spread in spreads.values():
+                spread.forget_jumps()
+            for outputs in islice(results, probes):
+                for name, spread in spreads.items():
+                    spread.add_together(outputs[name], 1 / probes)
         outweighed = any(variant in OUTWEIGHED for _, variant in self.case.variants)
         for summed, _ in self._pairs:
             share = 1 / _pairs(self.inputs, summed)
@@ -99,17 +118,25 @@ def _largest(inputs: Inputs) -> int:
     return max((v.size for v in inputs.values() if isinstance(v, np.ndarray)), default=0)
 
 
-def _moved(contract: KernelContract, inputs: Inputs, case: Case, index: int, *, wide: bool) -> Inputs:
-    """Every element by itself, by no less than its own rounding error. `wide`: in float64."""
+def _moved(contract: KernelContract, inputs: Inputs, case: Case, index: int, *, wide: bool, by: float = 1.0) -> Inputs:
+    """Every element by itself, by no less than its own rounding error, times `by`. `wide`: in float64."""
     found = dict(inputs)
     for name in float_arguments(inputs):
-        array = inputs[name]
-        # Values of one byte are scaled up before anybody computes with them: nothing is rounded to them.
-        own = eps_of(array.dtype) / 2 if array.itemsize > 1 else 0.0
-        eps = max(PROMISED[contract.compute_dtype], own)
+        array, dtype = inputs[name], np.dtype(np.float64) if wide else inputs[name].dtype
         source = Source(derived(case.seed, "probe", index, name))
-        dtype = np.dtype(np.float64) if wide else array.dtype
-        found[name] = Written(array.shape, dtype, partial(_write_moved, array, eps, source))
+        found[name] = _written(array, dtype, by * _own_error(contract, array), source)
+    return found
+
+
+def _moved_together(contract: KernelContract, inputs: Inputs, case: Case, index: int) -> Inputs:
+    """As `_moved`, but for equal values, which stay equal; in the promised precision, or an argument's own if wider."""
+    found, promised = dict(inputs), dtype_of(contract.compute_dtype)
+    for name in float_arguments(inputs):
+        array = inputs[name]
+        dtype = promised if array.itemsize <= promised.itemsize else array.dtype
+        tied = holds_ties(contract, case, name)
+        draw = Tied(derived(case.seed, "tied", index)) if tied else Source(derived(case.seed, "probe", index, name))
+        found[name] = _written(array, dtype, _own_error(contract, array), draw)
     return found
 
 
@@ -118,15 +145,26 @@ def _as_promised(contract: KernelContract, inputs: Inputs, case: Case, index: in
     found, dtype = dict(inputs), dtype_of(contract.compute_dtype)
     for name in float_arguments(inputs):
         source = Source(derived(case.seed, "promised", index, name))
-        write = partial(_write_moved, inputs[name], PROMISED[contract.compute_dtype], source)
-        found[name] = Written(inputs[name].shape, dtype, write)
+        found[name] = _written(inputs[name], dtype, PROMISED[contract.compute_dtype], source)
     return found
 
 
-def _write_moved(array: Array, eps: float, source: Source, target: Array) -> None:
+def _own_error(contract: KernelContract, array: Array) -> float:
+    """One rounding error, relative: of the promised precision, or of the argument's own type if that is coarser."""
+    # Values of one byte are scaled up before anybody computes with them: nothing is rounded to them.
+    return max(PROMISED[contract.compute_dtype], eps_of(array.dtype) / 2 if array.itemsize > 1 else 0.0)
+
+
+def _written(array: Array, dtype: np.dtype[Any], eps: float, draw: Source | Tied) -> Written:
     """Every element times 1 and a little."""
-    for there, here in in_chunks(target, array):
-        # Not plus or minus one unit: equal moves of two inputs would cancel in their difference far too often.
-        changed = here.astype(np.float64) * (1.0 + eps * source.bell(here.shape))
-        # Where the target is wider it is not rounded again: most moves would round to none at all.
-        there[...] = changed if there.dtype != array.dtype else changed.astype(array.dtype)
+
+    def write(target: Array) -> None:
+        for there, here in in_chunks(target, array):
+            values = here.astype(np.float64)
+            # Not plus or minus one unit: equal moves of two inputs would cancel in their difference far too often.
+            by = draw.bell(values) if isinstance(draw, Tied) else draw.bell(here.shape)
+            changed = values * (1.0 + eps * by)
+            # Where the target is wider it is not rounded again: most moves would round to none at all.
+            there[...] = changed if there.dtype != array.dtype else changed.astype(array.dtype)
+
+    return Written(array.shape, dtype, write)

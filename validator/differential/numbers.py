@@ -21,6 +21,7 @@ __all__ = [
     "STRETCH",
     "Array",
     "Source",
+    "bell_of",
     "beside",
     "bits_of",
     "derived",
@@ -210,6 +211,15 @@ def derived(*parts: object) -> int:
     return int.from_bytes(hashlib.sha256("\0".join(map(str, parts)).encode()).digest()[:8], "little")
 
 
+def bell_of(raw: NDArray[np.uint64]) -> NDArray[np.float64]:
+    """Mean 0, variance 1, within ±3.5, of random bits: the sum of their four 16-bit parts."""
+    total: NDArray[np.float64] = np.full(raw.shape, -131070.0)
+    for k in range(4):
+        total += (raw >> np.uint64(16 * k)) & np.uint64(0xFFFF)
+    total *= 1.7320508 / 65536.0
+    return total
+
+
 class Source:
     """A counter-based stream of raw bits (Philox); every number is made from them with exact arithmetic."""
 
@@ -227,13 +237,10 @@ class Source:
 
     def bell(self, shape: Sequence[int]) -> NDArray[np.float64]:
         """Mean 0, variance 1, within ±3.5: the sum of four 16-bit uniforms (no libm, so no platform differences)."""
-        total: NDArray[np.float64] = np.full(int(np.prod(shape, dtype=np.int64)), -131070.0)
+        total: NDArray[np.float64] = np.empty(int(np.prod(shape, dtype=np.int64)))
         for start in range(0, len(total), CHUNK):
             part = total[start : start + CHUNK]
-            raw = self.raw(len(part))
-            for k in range(4):
-                part += (raw >> np.uint64(16 * k)) & np.uint64(0xFFFF)
-            part *= 1.7320508 / 65536.0
+            part[...] = bell_of(self.raw(len(part)))
         return total.reshape(tuple(shape))
 
     def below(self, limit: int, shape: Sequence[int]) -> NDArray[np.int64]:

@@ -15,9 +15,12 @@ from numpy.typing import NDArray
 from validator.differential.numbers import Array, eps_of, in_chunks, is_float, smallest
 from validator.differential.spill import spilled
 
-__all__ = ["F64", "Spread", "Undecided", "apart", "yardstick"]
+__all__ = ["BARELY", "F64", "Spread", "Undecided", "apart", "yardstick"]
 
 F64 = NDArray[np.float64]
+
+BARELY, _JUMP = 2.0**-10, 2.0**-5
+"""A small part of a rounding error; and how much of what all of it moves a result by that may move it by."""
 
 
 def apart(a: Array, b: Array) -> F64:
@@ -36,6 +39,8 @@ class Spread:
         self.exact[...] = exact
         self._native = native
         self._moved: F64 = spilled(exact.shape, np.dtype(np.float64))
+        self._jumps: NDArray[np.bool_] = np.broadcast_to(np.zeros((), np.bool_), exact.shape)
+        """Where the result is another as soon as equal inputs are moved apart."""
 
     @np.errstate(all="ignore")
     def add(self, probe: Array, share: float = 1.0) -> None:
@@ -46,6 +51,27 @@ class Spread:
                 moved += share * np.square(_finite(wide.astype(np.float64, copy=False) - exact))
             else:
                 np.maximum(moved, apart(wide, native), out=moved)
+
+    @np.errstate(all="ignore")
+    def add_barely(self, probe: Array) -> None:
+        """One more result, of inputs that were moved by `BARELY` of a rounding error; after those by all of it."""
+        if not self._jumps.flags.writeable:
+            self._jumps = self._jumps.copy()
+        floating = is_float(self._native.dtype)
+        for jumps, moved, wide, exact, native in in_chunks(self._jumps, self._moved, probe, self.exact, self._native):
+            away = _finite(wide.astype(np.float64, copy=False) - exact) if floating else apart(wide, native)
+            jumps |= np.square(away) > _JUMP**2 * (moved if floating else np.square(moved))
+
+    def forget_jumps(self) -> None:
+        """What was seen where equal inputs no longer were equal does not count."""
+        self._moved[self._jumps] = 0.0
+
+    @np.errstate(all="ignore")
+    def add_together(self, probe: Array, share: float = 1.0) -> None:
+        """One more result, of inputs of which equal ones are still equal: it counts where others do not."""
+        if self._jumps.any():
+            due = self.exact if is_float(self._native.dtype) else self._native
+            self.add(np.where(self._jumps, probe, due), share)
 
     @np.errstate(all="ignore")
     def add_halves(
@@ -59,15 +85,15 @@ class Spread:
         relative to it; 0 elsewhere.
         """
         if not is_float(self._native.dtype):
-            self.add(one)
-            self.add(other)
+            for half in (one, other):
+                self.add(np.where(self._jumps, self._native, half))
             return
-        for moved, first, second, exact in in_chunks(self._moved, one, other, self.exact):
+        for moved, first, second, exact, jumps in in_chunks(self._moved, one, other, self.exact, self._jumps):
             a, b = (np.abs(half.astype(np.float64) - exact) for half in (first, second))
             both = np.minimum(a, b) * parts
             if outweighed:
                 both = np.where(np.maximum(a, b) > 0, np.maximum(both, outweighed * np.abs(exact)), 0.0)
-            moved += share * np.square(_finite(both))
+            moved += share * np.where(jumps, 0.0, np.square(_finite(both)))
 
     @np.errstate(all="ignore")
     def yardstick(self) -> F64:
