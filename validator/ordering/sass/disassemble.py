@@ -36,6 +36,8 @@ _TIMEOUT = 300.0
 _OUTPUT = 64 << 20
 _BAD_ADDRESS = re.compile(rb"at address (0x[0-9a-fA-F]+)")
 _TOKEN = re.compile(r"^(!?)(0x[0-9a-f]+)$")
+_TOGETHER = re.compile(r"((?:^|,)\s*\[[^\]]*\])(?=\[|desc\[)")
+"""nvdisasm 13.0 puts no comma behind an address that another one follows: `[UR4][UR6]`, `[R9]desc[UR6][R2.64]`."""
 
 
 @dataclass(eq=False)
@@ -182,7 +184,8 @@ def _undecodable(word: bytes) -> Instruction:
 
 
 def _instruction(printed: dict[str, str], word: bytes, address: int) -> Instruction:
-    operands = [t.replace(".reuse", "").strip() for t in printed.get("operands", "").split(",") if t.strip()]
+    listed = _TOGETHER.sub(r"\1,", printed.get("operands", ""))
+    operands = [t.replace(".reuse", "").strip() for t in listed.split(",") if t.strip()]
     predicate = printed.get("predicate", "")
     if predicate and not predicate.startswith("@"):
         # nvdisasm 13.5 prints the `PR` operand of P2R in the predicate's place.
