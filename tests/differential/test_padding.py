@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from validator.differential.cases import Case, build, cases, unused_parts
+from validator.differential.cases import Case, build, cases
 from validator.differential.engine import run_case
+from validator.differential.padding import unused_parts
 from validator.differential.processes import Trees, runner_for
 from validator.differential.results import CaseResult
 from validator.manifest.contract import KernelContract

@@ -22,13 +22,15 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from validator.differential.errors import DifferentialError
 from validator.differential.inputs import VARIANTS, Fill, Room, applicable, filled
 from validator.differential.numbers import Array, Source, derived, dtype_of, is_float
+from validator.differential.padding import has_padding, point_elsewhere, unused_parts
 from validator.differential.shapes import Space, shape_of
 from validator.errors import Problem
-from validator.manifest.contract import KernelContract, Role, Values
+from validator.manifest.contract import FILLED, KernelContract, Role, Values
 from validator.manifest.dims import parse_expression
 
 __all__ = [
     "CASE_SCHEMA",
+    "FILLED",
     "MOST",
     "PLANS",
     "Case",
@@ -45,7 +47,6 @@ __all__ = [
     "layouts_of",
     "load_case",
     "size_of",
-    "unused_parts",
     "variants_of",
 ]
 
@@ -64,8 +65,6 @@ MOST = 5000
 """Cases by construction. A manifest says how many arguments, types, layouts and choices there are to try."""
 
 _Size = Annotated[int, Field(ge=0, lt=1 << 64)]
-FILLED = frozenset({Role.OUTPUT, Role.WORKSPACE})
-"""Roles whose contents before the call mean nothing: they are poisoned."""
 _WRITTEN = frozenset({Role.OUTPUT, Role.STATE, Role.WORKSPACE})
 
 
@@ -181,12 +180,10 @@ def fill_of(contract: KernelContract, case: Case, name: str) -> Fill:
     dims = dict(case.dims)
     role, values = contract.values[name]
     d = values.domain
-    extent = 0
-    if (target := d.index or d.lengths) is not None:
-        other, _, axis = target.rpartition(".")
-        extent = shape_of(contract.values[other][1].shape or (), dims)[int(axis)]
+    positions = contract.extent_of(d)
+    extent = parse_expression(positions).value(dims) if positions is not None else 0
     dtype = dict(case.dtypes).get(name) or (values.dtype[0] if values.dtype else "float64")
-    total = parse_expression(d.sum).value(dims) if d.sum is not None else None
+    total = parse_expression(d.sum).value(dims) if d.sum is not None else extent if d.cuts else None
     values = (
         values.model_copy(update={"domain": d.at(dims)})
         if isinstance(d.low, str) or isinstance(d.high, str)
@@ -236,6 +233,7 @@ def build(
     for name in case.aliased:
         inputs[name] = inputs[alias_of(contract, name)]
     if case.padding:
+        point_elsewhere(contract, inputs)
         for name, unused in unused_parts(contract, inputs).items():
             inputs[name][unused] = np.nan
     return inputs
@@ -256,63 +254,6 @@ def alias_of(contract: KernelContract, name: str) -> str:
 def aliases_of(contract: KernelContract, case: Case) -> dict[str, str]:
     """Argument → argument whose memory it shares in this case."""
     return {name: alias_of(contract, name) for name in case.aliased}
-
-
-def unused_parts(contract: KernelContract, inputs: Inputs) -> dict[str, Array]:
-    """Argument → where no index points or what lies beyond a length: true there, in the argument's shape.
-
-    Of the floating-point argument that is meant, and of those of its sizes.
-    """
-    found: dict[str, Array] = {}
-    for name, (_, values) in contract.values.items():
-        for kind in ("index", "lengths"):
-            target = getattr(values.domain, kind)
-            if target is None:
-                continue
-            other, _, axis = target.rpartition(".")
-            used = np.asarray(inputs[name]).astype(np.int64)
-            for padded in _alike(contract, other, int(axis)):
-                if is_float(inputs[padded].dtype) and not _used_otherwise(contract, padded):
-                    where = found.setdefault(padded, np.zeros(inputs[padded].shape, bool))
-                    _mark_beyond(where, int(axis), used, kind)
-    return found
-
-
-def _alike(contract: KernelContract, name: str, axis: int) -> list[str]:
-    """An argument, and the inputs whose sizes are written the same up to an axis: keys and values of one cache."""
-    sizes = (contract.values[name][1].shape or ())[: axis + 1]
-    inputs = {n: v for n, (role, v) in contract.values.items() if v.shape is not None and role not in FILLED}
-    symbolic = any(isinstance(size, str) for size in sizes)
-    return [n for n, v in inputs.items() if n == name or (symbolic and (v.shape or ())[: axis + 1] == sizes)]
-
-
-def _mark_beyond(where: Array, axis: int, used: Array, kind: str) -> None:
-    if kind == "index":
-        where[(slice(None),) * axis + (np.setdiff1d(np.arange(where.shape[axis]), used),)] = True
-    elif axis >= used.ndim and used.shape == where.shape[: used.ndim]:  # a length for each of the first axes' positions
-        beyond = np.arange(where.shape[axis]) >= used[..., None]
-        between, after = (1,) * (axis - used.ndim), (1,) * (where.ndim - axis - 1)
-        where |= beyond.reshape(*used.shape, *between, where.shape[axis], *after)
-
-
-def _used_otherwise(contract: KernelContract, name: str) -> bool:
-    """Whether a second index points into the same argument: then no single one tells what is unused."""
-    named = [v.domain.index or v.domain.lengths for _, v in contract.values.values()]
-    return sum(t is not None and t.rpartition(".")[0] == name for t in named) > 1
-
-
-def has_padding(contract: KernelContract) -> bool:
-    """Whether some part of some argument can be unused."""
-    return any(v.domain.index or _is_length(contract, v) for _, v in contract.values.values())
-
-
-def _is_length(contract: KernelContract, values: Values) -> bool:
-    """Whether it says for every position along the first axes of an argument how much of a later one is used."""
-    if values.domain.lengths is None:
-        return False
-    target, _, axis = values.domain.lengths.rpartition(".")
-    sizes = values.shape or ()
-    return int(axis) >= len(sizes) and (contract.values[target][1].shape or ())[: len(sizes)] == sizes
 
 
 def cases(contract: KernelContract, seed: int, count: int) -> list[Case]:

@@ -66,6 +66,8 @@ def _changed(
 def _other(fill: Fill, flat: Array, at: int, *, padded: bool) -> Any:
     """Another value for one element; None where others hang on it."""
     d = fill.values.domain
+    if d.cuts:
+        return _other_cut(fill, flat, at)
     if d.probability or d.sorted or d.sum is not None or (padded and (d.index or d.lengths)):
         return None
     old = float(flat[at])
@@ -77,6 +79,17 @@ def _other(fill: Fill, flat: Array, at: int, *, padded: bool) -> Any:
         low, high = fill.ends(old - 2.0, old + 2.0)
         return high if old - low < high - old else low
     return _other_integer(fill, flat, int(flat[at]))
+
+
+def _other_cut(fill: Fill, flat: Array, at: int) -> int | None:
+    """The same place one further, or one before, as the lengths on both its sides allow; the first and last stay."""
+    width = fill.shape[-1]
+    inner = at % width - (fill.values.domain.offsets is not None)
+    if not 0 <= inner < fill.segments[1] - 1:
+        return None
+    before = int(flat[at - 1]) if at % width else 0
+    old, after, (low, high) = int(flat[at]), int(flat[at + 1]), fill.lengths
+    return next((v for v in (old + 1, old - 1) if all(low <= n <= high for n in (v - before, after - v))), None)
 
 
 def _other_integer(fill: Fill, flat: Array, old: int) -> int | bool | None:

@@ -10,12 +10,12 @@ from validator.differential.cases import (
     Case,
     case_text,
     configurations_of,
-    has_padding,
     layouts_of,
     load_case,
     variants_of,
 )
 from validator.differential.errors import DifferentialError
+from validator.differential.padding import has_padding
 from validator.differential.shapes import Space
 from validator.errors import Problem
 from validator.manifest.contract import KernelContract

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from validator.differential.cases import LAYOUT_CLASS, Case, has_padding, has_state, layouts_of
+from validator.differential.cases import LAYOUT_CLASS, Case, has_state, layouts_of
 from validator.differential.inputs import VARIANTS
+from validator.differential.padding import has_padding
 from validator.manifest.contract import KernelContract, Role
 
 __all__ = ["CLASSES", "Row", "coverage", "fixes_rounding", "from_generator", "not_covered"]

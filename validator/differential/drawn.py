@@ -13,8 +13,9 @@ import hypothesis
 from hypothesis import strategies as st
 from hypothesis.internal.conjecture import providers
 
-from validator.differential.cases import Case, has_padding, is_drawn, layouts_of, variants_of
+from validator.differential.cases import Case, is_drawn, layouts_of, variants_of
 from validator.differential.numbers import derived
+from validator.differential.padding import has_padding
 from validator.differential.shapes import Space
 from validator.manifest.contract import KernelContract
 

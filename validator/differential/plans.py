@@ -12,12 +12,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from validator.differential.cases import Case, Inputs, copied, fill_of, float_arguments, unused_parts
+from validator.differential.cases import Case, Inputs, copied, fill_of, float_arguments
 from validator.differential.changes import single_changes
 from validator.differential.data import launches_of
 from validator.differential.faults import Fault, FaultKind
 from validator.differential.judge import Expected, judge
 from validator.differential.numbers import Source, bits_of, derived, in_chunks, largest
+from validator.differential.padding import unused_parts
 from validator.differential.runner import FIRST, SECOND, Outputs, Played, Runner, Series, Turn
 from validator.manifest.contract import KernelContract, Role
 

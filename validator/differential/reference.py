@@ -14,12 +14,13 @@ from itertools import chain
 import numpy as np
 
 from validator.differential.buffers import Placed, Written, dtype_at, place
-from validator.differential.cases import Case, Inputs, aliases_of, judged_arguments, unused_parts
+from validator.differential.cases import Case, Inputs, aliases_of, judged_arguments
 from validator.differential.data import Data, ReferenceFailed, numbered, prepared, room_for
 from validator.differential.judge import Expected
 from validator.differential.moved import Beside
 from validator.differential.numbers import Array, in_chunks, is_float
 from validator.differential.overflow import overflown
+from validator.differential.padding import unused_parts
 from validator.differential.spill import kept
 from validator.manifest.contract import KernelContract
 from validator.run.sandbox import Outcome, Reply, Worker

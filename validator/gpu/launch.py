@@ -197,13 +197,13 @@ def _buffers(part: Part, recipe: Recipe, dims: Mapping[str, int]) -> Iterator[Bu
 
 def _bounded(part: Part, contract: KernelContract, dims: Mapping[str, int]) -> Part:
     """Positions and lengths kept inside the axis they speak of."""
-    text = part.domain.index or part.domain.lengths
-    target, _, axis = (text or "").rpartition(".")
+    target, axis = part.domain.speaks_of or ("", 0)
     shape = contract.values[target][1].shape if target in contract.values else None
     if not shape:
         return part
-    high = number(shape[int(axis)], dims) - (1 if part.domain.index else 0)
-    return part.model_copy(update={"domain": part.domain.model_copy(update={"low": 0, "high": max(high, 0)})})
+    high = max(number(shape[axis], dims) - (1 if part.domain.index else 0), 0)
+    bounds = {"low": 0, "high": high, "sorted": part.domain.sorted or part.domain.cuts}
+    return part.model_copy(update={"domain": part.domain.model_copy(update=bounds)})
 
 
 def _bytes(part: Part, dims: Mapping[str, int]) -> int:

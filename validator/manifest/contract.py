@@ -17,7 +17,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from validator.manifest.dims import Constraint, Membership, parse_constraint, parse_expression
-from validator.manifest.roles import Role
+from validator.manifest.roles import FILLED, Role
 from validator.manifest.values import (
     DTYPES,
     Callable_,
@@ -33,6 +33,7 @@ from validator.manifest.values import (
 
 __all__ = [
     "DTYPES",
+    "FILLED",
     "Argument",
     "Compiled",
     "ContractField",
@@ -245,8 +246,8 @@ class KernelContract(Model):
 
     @cached_property
     def constraints(self) -> tuple[Constraint | Membership, ...]:
-        """`dims`, parsed."""
-        return tuple(parse_constraint(text) for text in self.dims)
+        """`dims`, parsed, and what bounds of lengths that add up mean for them."""
+        return tuple(parse_constraint(text) for text in (*self.dims, *_implied(self)))
 
     def extremes(self, expression: str) -> tuple[int, int] | None:
         """(least, greatest) value of an expression of one dimension whose sizes are listed; None of any other."""
@@ -271,13 +272,20 @@ class KernelContract(Model):
                 flat.update({part.name: (part.role, part) for part in parts if part.model})
         return flat
 
+    def extent_of(self, domain: Domain) -> str | None:
+        """How many positions there are on the axis that a domain speaks of, or slots on its pages, as an expression."""
+        axes = [axis for axis in (domain.speaks_of, domain.pages) if axis is not None]
+        shapes = {name: self.values[name][1].shape or () for name, _ in axes if name in self.values}
+        sizes = [str(shapes[name][axis]) for name, axis in axes if axis < len(shapes.get(name, ()))]
+        return " * ".join(f"({size})" for size in sizes) if sizes and len(sizes) == len(axes) else None
+
     @cached_property
     def generated(self) -> tuple[str, ...]:
         """Arrays that the generator returns, in its order."""
         if self.generator is None:
             return ()
-        empty = (Role.OUTPUT, Role.WORKSPACE)
-        return self.generates or tuple(n for n, (r, v) in self.values.items() if v.shape is not None and r not in empty)
+        read = (n for n, (role, v) in self.values.items() if v.shape is not None and role not in FILLED)
+        return self.generates or tuple(read)
 
     @property
     def runnable(self) -> bool:
@@ -334,10 +342,26 @@ def _nearest(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
+def _implied(contract: KernelContract) -> Iterator[str]:
+    """So many lengths of at least `low` and at most `high` have to be able to add up to their total."""
+    for _, values in contract.values.values():
+        count, domain, extent = values.segments, values.domain, contract.extent_of(values.domain)
+        total, high = domain.sum or extent, domain.high if domain.high is not None else domain.lengths and extent
+        if count is not None and total is not None:
+            if isinstance(domain.low, str) or (domain.low or 0) > 0:
+                yield f"({_whole(domain.low)}) * {count} <= {total}"
+            if high is not None:
+                yield f"{total} <= ({_whole(high)}) * {count}"
+
+
+def _whole(end: float | str | None) -> int | str:
+    return end if isinstance(end, str) else int(end or 0)
+
+
 def _bad_dims(contract: KernelContract) -> Iterator[str]:
     """Constraints that do not parse, dimensions without a range, production shapes outside the contract."""
     parsed: list[Constraint | Membership] = []
-    for text in contract.dims:
+    for text in (*contract.dims, *_implied(contract)):
         try:
             parsed.append(parse_constraint(text))
         except ValueError as error:
@@ -391,13 +415,19 @@ def _bad_names(contract: KernelContract) -> Iterator[str]:
     """References to arguments that do not exist."""
     values = contract.values
     for arg, (_, value) in values.items():
-        for key, text in (("index", value.domain.index), ("lengths", value.domain.lengths)):
+        domain = value.domain
+        for key in ("index", "lengths", "slots", "offsets", "ends"):
+            text = getattr(domain, key)
             if text is not None:
                 target, _, axis = text.rpartition(".")
                 if target not in values:
                     yield f"argument {arg!r}: domain.{key} names {target!r}{_nearest(target, values)}"
                 elif int(axis) >= len(values[target][1].shape or ()):
                     yield f"argument {arg!r}: domain.{key} is {text!r}, but {target!r} has no axis {axis}"
+        if domain.slots is not None and (told := _bad_slots(contract, domain)):
+            yield f"argument {arg!r}: {told}"
+        if domain.cuts and not value.shape:
+            yield f"argument {arg!r}: {_cutting(domain)} needs a `shape`; its last axis goes from cut to cut"
         if (scales := value.domain.scales) is not None and scales not in values:
             yield f"argument {arg!r}: domain.scales names {scales!r}{_nearest(scales, values)}"
     parts: list[Argument | ContractField] = [*contract.args, *(field for arg in contract.args for field in arg.fields)]
@@ -420,6 +450,24 @@ def _bad_names(contract: KernelContract) -> Iterator[str]:
             yield f"returns: argument {name!r} is not an output"
 
 
+def _cutting(domain: Domain) -> str:
+    return "domain.offsets" if domain.offsets is not None else "domain.ends"
+
+
+def _bad_slots(contract: KernelContract, domain: Domain) -> str:
+    """Why a length cannot count slots of pages; empty when it can, or when something else is wrong already."""
+    table, _ = domain.speaks_of or ("", 0)
+    if table not in contract.values or domain.pages is None:
+        return ""
+    (pages, axis), points_to = domain.pages, contract.values[table][1].domain
+    if points_to.index is None or points_to.speaks_of is None:
+        return f"domain.slots needs `lengths` of a page table, and {table!r} has no domain.index, such as {pages}.0"
+    into, along = points_to.speaks_of
+    if into != pages or along == axis:
+        return f"domain.slots is {domain.slots!r}, expected another axis of {into!r}, into which {table!r} points"
+    return ""
+
+
 def _bad_generated(contract: KernelContract) -> Iterator[str]:
     """Arrays that no generator can give."""
     values = contract.values
@@ -428,7 +476,7 @@ def _bad_generated(contract: KernelContract) -> Iterator[str]:
     for name in contract.generates:
         if name not in values:
             yield f"generates: no argument {name!r}{_nearest(name, values)}"
-        elif values[name][0] in (Role.OUTPUT, Role.WORKSPACE) or values[name][1].shape is None:
+        elif values[name][0] in FILLED or values[name][1].shape is None:
             yield f"generates: argument {name!r} is no array that the kernel reads"
     for name in dict.fromkeys(n for n in contract.generates if contract.generates.count(n) > 1):
         yield f"generates: {name!r} is named twice"

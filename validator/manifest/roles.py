@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-__all__ = ["Role"]
+__all__ = ["FILLED", "Role"]
 
 
 class Role(StrEnum):
@@ -30,3 +30,7 @@ class Role(StrEnum):
     def memory(self) -> bool:
         """False for arguments passed by value."""
         return self is not Role.SCALAR
+
+
+FILLED = frozenset({Role.OUTPUT, Role.WORKSPACE})
+"""Roles whose contents before a launch mean nothing."""

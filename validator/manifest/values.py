@@ -79,6 +79,15 @@ def _dtypes(value: object) -> object:
     return tuple(_DTYPE_ALIASES.get(n, n) for n in names) if isinstance(names, list | tuple) else names
 
 
+def _axis(text: str | None) -> tuple[str, int] | None:
+    target, _, axis = (text or "").rpartition(".")
+    return (target, int(axis)) if text is not None else None
+
+
+_SPEAKING = ("index", "lengths", "offsets", "ends")
+"""Keys that say of an argument what it means for an axis of another."""
+
+
 class Domain(Model):
     """What values an argument may hold. Everything that is absent is unrestricted."""
 
@@ -93,8 +102,17 @@ class Domain(Model):
     """The element that means "no entry" in an index (-1 in slot tables), or beside bounds (-100 among labels)."""
     lengths: str | None = None
     """`argument.axis`: element i is how much of that axis is in use in row i; the rest is padding."""
+    slots: str | None = None
+    """Beside `lengths` of a table of pages, an index: `argument.axis` along which the slots of a page lie. The length
+    counts slots; the rest of the last page and the entries of the table behind it are unused."""
+    offsets: str | None = None
+    """`argument.axis`: ascending along the last axis, from 0 to that axis' size; elements i and i + 1 are where segment
+    i begins and ends (`cu_seqlens`, `indptr`). `low` and `high` bound the segments' lengths."""
+    ends: str | None = None
+    """The same without the first 0: element i is where segment i ends (`offs` of a grouped product)."""
     sum: str | None = None
-    """The elements add up to this expression of dimensions (`sum(lengths) == T`)."""
+    """The elements add up to this expression of dimensions (`sum(lengths) == T`). Of `offsets` and `ends` the segments'
+    lengths do: the axis is unused from there on."""
     unique: bool = False
     sorted: bool = False
     """Ascending along the last axis."""
@@ -111,17 +129,36 @@ class Domain(Model):
         low, high = self.fixed
         if low is not None and high is not None and low > high:
             wrong.append(f"`low` {self.low} is above `high` {self.high}")
-        exclusive = [k for k in ("index", "lengths", "probability", "values") if getattr(self, k)]
+        exclusive = [k for k in (*_SPEAKING, "probability", "values") if getattr(self, k)]
         if len(exclusive) > 1:
             wrong.append(f"{' and '.join(f'`{k}`' for k in exclusive)} exclude one another")
-        for key in ("index", "lengths"):
+        for key in (*_SPEAKING, "slots"):
             text = getattr(self, key)
             if text is not None and not re.fullmatch(r"[A-Za-z_][\w.]*\.\d+", text):
                 wrong.append(f"`{key}` is {text!r}, expected `argument.axis` such as `state.0`")
+        if self.slots is not None and self.lengths is None:
+            wrong.append("`slots` needs `lengths`: the axis of the page table that has an entry for each page")
+        if self.cuts and self.unique:
+            wrong.append("`offsets` and `ends` are not `unique`; with `low = 1` no segment is empty")
         if self.sentinel is not None and self.index is None and (self.low is None or self.high is None):
             wrong.append("`sentinel` needs `index`, or `low` and `high`")
         raise_all(wrong)
         return self
+
+    @property
+    def speaks_of(self) -> tuple[str, int] | None:
+        """(argument, axis) of which the elements are positions, lengths or cuts."""
+        return _axis(self.index or self.lengths or self.offsets or self.ends)
+
+    @property
+    def pages(self) -> tuple[str, int] | None:
+        """(argument, axis) along which the slots of a page lie."""
+        return _axis(self.slots)
+
+    @property
+    def cuts(self) -> bool:
+        """Whether they cut an axis into segments, one after the other."""
+        return self.offsets is not None or self.ends is not None
 
     @property
     def fixed(self) -> tuple[float | None, float | None]:
@@ -170,6 +207,14 @@ class Values(Model):
                 wrong.append(str(error))
         raise_all(wrong)
         return self
+
+    @property
+    def segments(self) -> str | None:
+        """How many lengths add up to what `sum` or the axis says, as an expression; None: nothing adds up."""
+        sizes = [f"({size})" for size in self.shape or ()]
+        if self.domain.cuts:
+            return f"max({(sizes or ['1'])[-1]} - {int(self.domain.offsets is not None)}, 0)"
+        return (" * ".join(sizes) or "1") if self.domain.sum is not None else None
 
     @property
     def size_names(self) -> frozenset[str]:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from validator.differential.numbers import Array, Source, in_chunks, is_float, largest
 from validator.manifest.contract import Role, Values
 
-__all__ = ["Fill", "Room", "filled", "in_domain"]
+__all__ = ["Fill", "Room", "as_segments", "drawn_segments", "filled", "in_domain", "within"]
 
 _WIDEST = 1 << 62
 Room = Callable[[tuple[int, ...], np.dtype[Any]], Array]
@@ -30,9 +30,9 @@ class Fill:
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
     extent: int = 0
-    """For an index or a length: positions along the axis it points into."""
+    """For an index, lengths or cuts: positions along the axis that they speak of."""
     total: int | None = None
-    """What the elements must add up to."""
+    """What the elements, or the lengths of segments between them, must add up to."""
     room: Room = field(default=np.empty, compare=False)
     """Where a large array is drawn."""
 
@@ -74,7 +74,21 @@ class Fill:
     def free(self) -> bool:
         """Nothing but bounds restricts the elements."""
         d = self.values.domain
-        return not (d.index or d.lengths or d.probability or d.values or d.sum or d.unique or d.sorted)
+        return not (d.speaks_of or d.probability or d.values or d.sum or d.unique or d.sorted)
+
+    @property
+    def lengths(self) -> tuple[int, int]:
+        """Least and greatest length, of what a length counts or of a segment."""
+        low, high = self.values.domain.fixed
+        most = self.extent if self.values.domain.speaks_of else self.total or 0
+        return max(int(low or 0), 0), min(int(high), most) if high is not None else most
+
+    @property
+    def segments(self) -> tuple[int, int]:
+        """(rows, lengths in each of them that add up to `total`)."""
+        if not self.values.domain.cuts:
+            return 1, math.prod(self.shape)
+        return math.prod(self.shape[:-1]), max(self.shape[-1] - (self.values.domain.offsets is not None), 0)
 
 
 def filled(fill: Fill, source: Source) -> Array:
@@ -84,8 +98,11 @@ def filled(fill: Fill, source: Source) -> Array:
         return np.asarray(d.values)[source.below(len(d.values), fill.shape)].astype(fill.dtype)
     if d.index is not None:
         return _indices(fill, source)
-    if d.lengths is not None or d.sum is not None:
-        return _lengths(fill, source)
+    if fill.total is not None:
+        return as_segments(fill, drawn_segments(fill, source, fill.segments[1]))
+    if d.lengths is not None:
+        least, most = fill.lengths
+        return (least + source.below(most - least + 1, fill.shape)).astype(fill.dtype)
     low, high = fill.bounds
     given = d.low is not None, d.high is not None
     if not fill.floating:
@@ -147,11 +164,31 @@ def _indices(fill: Fill, source: Source) -> Array:
     return flat.reshape(fill.shape).astype(fill.dtype)
 
 
-def _lengths(fill: Fill, source: Source) -> Array:
-    """How much of an axis is in use; cut points when the sum is given."""
-    size = int(np.prod(fill.shape, dtype=np.int64))
-    if fill.total is not None and size:
-        cuts = np.sort(source.below(fill.total + 1, (size - 1,)))
-        return np.diff(cuts, prepend=0, append=fill.total).reshape(fill.shape).astype(fill.dtype)
-    low = int(fill.values.domain.low or 0)
-    return (low + source.below(fill.extent - low + 1, fill.shape)).astype(fill.dtype)
+def drawn_segments(fill: Fill, source: Source, count: int) -> NDArray[np.int64]:
+    """So many lengths, a row for each of the argument's, between places that are drawn."""
+    rows, _ = fill.segments
+    total = fill.total or 0
+    places = np.sort(source.below(total + 1, (rows, max(count - 1, 0))), axis=1)
+    return within(fill, np.diff(places, prepend=0, append=total, axis=1)[:, :count])
+
+
+def within(fill: Fill, lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Lengths, a row each, as near as they can be within their bounds and adding up to the total.
+
+    What is missing goes to the last of them, as far as there is room.
+    """
+    low, high = fill.lengths
+    found = np.clip(lengths, low, high)
+    missing = (fill.total or 0) - found.sum(axis=1, keepdims=True)
+    room = np.where(missing > 0, high - found, found - low)
+    behind = np.cumsum(room[:, ::-1], axis=1)[:, ::-1] - room
+    return np.asarray(found + np.sign(missing) * np.clip(np.abs(missing) - behind, 0, room))
+
+
+def as_segments(fill: Fill, lengths: NDArray[np.int64]) -> Array:
+    """Lengths, a row each, as the argument holds them: as they are, or where each ends."""
+    domain = fill.values.domain
+    found = np.cumsum(lengths, axis=1) if domain.cuts else lengths
+    if domain.offsets is not None:
+        found = np.pad(found, ((0, 0), (1, 0)))[:, : fill.shape[-1]]
+    return found.reshape(fill.shape).astype(fill.dtype)

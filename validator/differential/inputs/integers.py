@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from validator.differential.inputs.fill import Fill, filled, in_domain
+from validator.differential.inputs.fill import Fill, as_segments, drawn_segments, filled, in_domain, within
 from validator.differential.inputs.variant import Variant
 from validator.differential.numbers import Array, Source
 
@@ -20,7 +20,7 @@ def _index(fill: Fill) -> bool:
 
 
 def _lengths(fill: Fill) -> bool:
-    return fill.values.domain.lengths is not None and fill.values.domain.sum is None
+    return fill.values.domain.lengths is not None and fill.total is None
 
 
 def _shaped(fill: Fill, flat: object) -> Array:
@@ -57,6 +57,47 @@ def _extremes(fill: Fill, source: Source) -> Array:
     return in_domain(fill, np.where(source.below(2, fill.shape) == 0, low, high))
 
 
+def _segments(fill: Fill, *, most: int = 0, least: int = 0) -> bool:
+    """Whether something is cut into segments, of which one may be as long as `most` and as short as `least`."""
+    low, high = fill.lengths
+    several = not fill.floating and bool(fill.total) and fill.segments[1] > 1
+    return several and most <= high and low <= least
+
+
+def _with_empty(at: int) -> Variant:
+    """Nothing in one segment, and everything in the others."""
+
+    def applies(fill: Fill) -> bool:
+        others = fill.segments[1] - 1
+        return _segments(fill) and at < others and fill.lengths[1] * others >= (fill.total or 0)
+
+    def make(fill: Fill, source: Source) -> Array:
+        lengths = drawn_segments(fill, source, fill.segments[1] - 1)
+        return as_segments(fill, np.insert(lengths, at if at >= 0 else lengths.shape[1], 0, axis=1))
+
+    name = {0: "first", 1: "second", -1: "last"}[at]
+    return Variant(f"{name}-empty", "I3", f"has nothing in its {name} segment", applies, make)
+
+
+def _all_in_one(fill: Fill, source: Source) -> Array:
+    rows, count = fill.segments
+    at = source.below(count, (rows, 1))
+    return as_segments(fill, np.where(np.arange(count) == at, fill.total or 0, 0))
+
+
+def _in_ones(fill: Fill) -> bool:
+    rest = (fill.total or 0) - fill.segments[1] + 1
+    return rest > 0 and _segments(fill, most=rest, least=1)
+
+
+def _beside_powers(fill: Fill, source: Source) -> Array:
+    """One more and one less than a power of two in turn, the largest first that fit in twice."""
+    (rows, count), total = fill.segments, fill.total or 0
+    sizes = [power + by for power in (256, 128, 64, 32, 16, 8, 4, 2) for by in (1, -1) if power + by <= total // 2]
+    places = np.minimum(np.cumsum(np.resize(sizes, count)), total)
+    return as_segments(fill, within(fill, np.tile(np.diff(places, prepend=0), (rows, 1))))
+
+
 def _bounded(fill: Fill) -> bool:
     d = fill.values.domain
     return fill.whole or (not fill.floating and fill.free and d.low is not None and d.high is not None)
@@ -76,11 +117,18 @@ INTEGERS: tuple[Variant, ...] = (
     Variant("holes-inside", "I7", "has entries that mean nothing and leaves the first and the last place unused",
             lambda f: _index(f) and f.values.domain.sentinel is not None and f.extent > 2
             and not f.values.domain.unique and not f.values.domain.sorted, _holes_inside),
-    Variant("full", "I2", "uses everything", _lengths, lambda f, s: _shaped(f, np.full(_size(f), f.extent))),
-    Variant("empty", "I3", "uses nothing", lambda f: _lengths(f) and f.ends(0, 0)[0] <= 0,
+    Variant("full", "I2", "uses everything", _lengths, lambda f, s: _shaped(f, np.full(_size(f), f.lengths[1]))),
+    Variant("empty", "I3", "uses nothing", lambda f: _lengths(f) and f.lengths[0] <= 0,
             lambda f, s: _shaped(f, np.zeros(_size(f)))),
-    Variant("single", "I4", "uses one", lambda f: _lengths(f) and f.extent >= 1 and f.ends(0, 0)[0] <= 1,
+    Variant("single", "I4", "uses one", lambda f: _lengths(f) and f.lengths[0] <= 1 <= f.lengths[1],
             lambda f, s: _shaped(f, np.ones(_size(f)))),
+    *map(_with_empty, (0, 1, -1)),
+    Variant("one-segment", "I2", "has everything in one segment", lambda f: _segments(f, most=f.total or 0),
+            _all_in_one),
+    Variant("ones", "I4", "has one in each segment, and the rest in the last", _in_ones,
+            lambda f, s: as_segments(f, within(f, np.ones(f.segments, np.int64)))),
+    Variant("beside-powers", "I2", "has segments one more and one less than powers of two",
+            lambda f: _segments(f, most=3) and (f.total or 0) >= 6, _beside_powers),
     Variant("extremes", "I10", "is at the ends of its range", _bounded, _extremes),
 )  # fmt: skip
 """In the order in which they are tried."""
