@@ -57,6 +57,8 @@ class Turn:
 
 _LARGE = 1 << 20
 """Bytes of arguments from which a call is laid out while another one runs."""
+_REFUSED_MEMORY = ("ended by SIGSEGV", "ended by SIGBUS")
+"""How a process ends that writes where it may not; a kernel's fault on a device ends it otherwise."""
 FIRST, SECOND = Turn(), Turn(500, 0, 1)
 """The same values at other addresses, in other surroundings."""
 
@@ -124,7 +126,7 @@ class Runner:
     @property
     def locks(self) -> bool:
         """Whether the candidate cannot write to its inputs."""
-        return self._in_place and self.trusting and self.candidate.protects
+        return self._watched and self.trusting and self.candidate.protects
 
     def ahead(self, inputs: Inputs) -> bool:
         """Whether the next call is laid out while one runs: where that saves anything, in buffers of its own.
@@ -137,6 +139,11 @@ class Runner:
     @property
     def _in_place(self) -> bool:
         return self.chosen.adapter.name in ("numpy", "torch")
+
+    @property
+    def _watched(self) -> bool:
+        """Whether writing to an input is seen at once: in place, or when an adapter brings it back from a device."""
+        return self._in_place or self.chosen.adapter.name in ("torch-cuda", "cuda")
 
     @cached_property
     def space(self) -> Space:
@@ -246,7 +253,7 @@ class Runner:
             raise NotRunHere(reply.detail.partition(": ")[2][:1000])
         if reply.outcome is Outcome.HANG and self.chosen.device is Device.PTX:
             raise NotRunHere(f"running the PTX takes longer than allowed: {reply.detail}")
-        if reply.outcome is Outcome.SIGNAL and call.placed.given:
+        if reply.outcome is Outcome.SIGNAL and reply.detail in _REFUSED_MEMORY and call.placed.given:
             return self._unlocked(call, expected, known)
         if reply.result is None:
             return Played((_no_result(reply),), None, call.nonce, call.placed)

@@ -1,10 +1,10 @@
 """The worker's adapter for compiled kernels on a GPU: PTX, cubins and CUDA C++ source, launched through the driver.
 
-A call is a launch from the contract alone. Every arena is copied to the device with its guard zones and gaps. Before
-the launch that counts, the kernel is launched once with the end of every array against a page that is not mapped: a
-read beyond an array that reaches no result ends the worker all the same. Rows of arrays that may be `distant` lie so
-far apart that offsets leave 32 bits. Every second call is the replay of a graph: one that was captured in an earlier
-call where the launch is the same and only the contents of its buffers are others.
+A call is a launch from the contract alone. Every arena is copied to the device with its guard zones and gaps, and back
+where it has changed. Before the launch that counts, the kernel is launched once with the end of every array against a
+page that is not mapped: a read beyond an array that reaches no result ends the worker all the same. Rows of arrays that
+may be `distant` lie so far apart that offsets leave 32 bits. Every second call is the replay of a graph: one that was
+captured in an earlier call where the launch is the same and only the contents of its buffers are others.
 """
 
 from __future__ import annotations
@@ -106,8 +106,8 @@ def named(kernels: Sequence[Function], name: str) -> Function:
 def fall(error: DeviceError) -> NoReturn:
     """End this process as a crash: after a fault in a kernel every later call of it would fail too."""
     print(error, file=sys.stderr, flush=True)
-    os.kill(os.getpid(), signal.SIGSEGV)
-    raise SystemExit(139)
+    os.kill(os.getpid(), signal.SIGABRT)  # not as one that wrote to memory of the host where it may not
+    raise SystemExit(134)
 
 
 class Kernel:
@@ -147,19 +147,24 @@ class Kernel:
         if 0 in (*how.grid, *how.block):
             return  # nothing to do: the driver knows no empty grid
         self._calls += 1
-        self._run(given, how, self._placements.tight)
-        for copy in self._run(given, how, self._placements.whole, replayed=self._calls % 2 == 0).values():
+        self._placements.begin()
+        whole, tight = (self._all_placed(given, p) for p in (self._placements.whole, self._placements.tight))
+        distant = {name for name, copy in whole.items() if copy.address == tight[name].address}
+        for copy in (*whole.values(), *(tight[name] for name in tight if name not in distant)):
+            copy.send()
+        self._run(given, how, tight)
+        for name in distant:  # where the kernel has been already
+            whole[name].send()
+        self._run(given, how, whole, replayed=self._calls % 2 == 0)
+        for copy in whole.values():
             copy.fetch()
 
-    def _run(
-        self, given: Mapping[str, Any], how: Launch, place: Callable[[Any], Copy], replayed: bool = False
-    ) -> dict[str, Copy]:
-        """Sends, launches, waits. A fault of the kernel ends the process."""
-        self._placements.begin()
-        copies = {s.name: self._placed(s, given[s.name], place) for s in self._said if s.memory}
+    def _all_placed(self, given: Mapping[str, Any], place: Callable[[Any], Copy]) -> dict[str, Copy]:
+        return {s.name: self._placed(s, given[s.name], place) for s in self._said if s.memory}
+
+    def _run(self, given: Mapping[str, Any], how: Launch, copies: Mapping[str, Copy], replayed: bool = False) -> None:
+        """Launches and waits for it. A fault of the kernel ends the process."""
         parameters = parameter_block(self._said, self._slots, given, copies, self._encode)
-        for copy in copies.values():
-            copy.send()
         self._device.synchronize()
 
         work = self.again = partial(self._device.launch, self._function, how, parameters)
@@ -174,7 +179,6 @@ class Kernel:
             self._device.synchronize()
         except DeviceError as error:
             self._fall(error)
-        return copies
 
     def _graph(self, how: Launch, block: bytes, work: Callable[[], None]) -> Any:
         """The launch as a graph; its parameters are fixed in it."""

@@ -11,10 +11,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from validator.errors import Problem, ValidatorError
 
-__all__ = ["Device", "DeviceError", "Function", "Launch", "NotHere", "Parameter", "Parameters", "open_device"]
+__all__ = ["Bytes", "Device", "DeviceError", "Function", "Launch", "NotHere", "Parameter", "Parameters", "open_device"]
 
+Bytes = np.ndarray[Any, np.dtype[np.uint8]]
+"""One axis, contiguous."""
 LEAST_CAPABILITY = (9, 0)
 """Programmatic dependent launch exists from here on."""
 LEAST_DRIVER = 13000
@@ -225,7 +229,7 @@ class Device:
         self._host.append(address)
         return address
 
-    def upload(self, address: int, data: bytes) -> None:
+    def upload(self, address: int, data: bytes | Bytes) -> None:
         """Copies to the device; done when it returns."""
         _call(self._driver, "cuMemcpyHtoDAsync", address, data, len(data), self._stream)
         self.synchronize()
@@ -240,10 +244,14 @@ class Device:
 
     def download(self, address: int, size: int) -> bytes:
         """Waits for everything queued, then copies."""
-        data = bytearray(size)
-        _call(self._driver, "cuMemcpyDtoHAsync", data, address, size, self._stream)
+        data = np.empty(size, np.uint8)
+        self.fetch(address, data)
+        return data.tobytes()
+
+    def fetch(self, address: int, into: Bytes) -> None:
+        """Waits for everything queued, then fills the bytes."""
+        _call(self._driver, "cuMemcpyDtoHAsync", into, address, len(into), self._stream)
         self.synchronize()
-        return bytes(data)
 
     def launch(self, function: Function, how: Launch, parameters: Parameters) -> None:
         """Queues one launch."""

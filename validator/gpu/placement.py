@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
 
-from validator.gpu.driver import Device
+from validator.gpu.driver import Bytes, Device
 from validator.gpu.guarded import Guarded, guarded
+from validator.gpu.unchanged import Unchanged
 
 __all__ = ["Arena", "Copy", "Placed", "Placements", "arena_of", "distance"]
 
@@ -21,7 +23,8 @@ ROOM = 2 << 20
 
 Pieces = tuple[tuple[int, int], ...]
 """(start, bytes) of what must be mapped."""
-Bytes = np.ndarray[Any, np.dtype[np.uint8]]
+_LARGE = 1 << 20
+"""Bytes from which an arena is compared where it lies; smaller ones are sooner brought than compared there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +72,7 @@ class Copy:
     """Of its first element."""
     send: Callable[[], None]
     fetch: Callable[[], None]
-    """Copies back into the host's memory what the kernel may have changed."""
+    """Copies back into the host's memory what the kernel has changed: where nobody may write, this process ends."""
     steps: tuple[int, ...]
     """Elements between two positions along each axis, on the device."""
 
@@ -92,30 +95,56 @@ class Placements:
         self._device = device
         self._pool: dict[Pieces, list[Guarded]] = {}
         self._used: dict[Pieces, int] = {}
-        self._given: dict[tuple[int, Pieces], Guarded] = {}
+        self._given: dict[tuple[int, str, Pieces], Guarded] = {}
+        self._unchanged = Unchanged(device)
 
     def begin(self) -> None:
-        """Another launch: every buffer of the last one may be used again."""
+        """Another call: every buffer of the last one may be used again."""
         self._used, self._given = {}, {}
 
     def whole(self, array: Any) -> Copy:
         """The arena as it is, guard zones and gaps too."""
-        arena = arena_of(array)
-        return self._against_the_end(array, arena, len(arena.memory))
+        arena, size = arena_of(array), len(arena_of(array).memory)
+        start = self._against_the_end(arena, "whole", size)
+        before = self._against_the_end(arena, "before", size) if size >= _LARGE else None
+
+        def send() -> None:
+            self._device.upload(start, arena.memory)
+            if before is not None:
+                self._device.copy(before, start, _up(size, 16))
+
+        def fetch() -> None:
+            if before is None:
+                now = np.empty(size, np.uint8)
+                self._device.fetch(start, now)
+                if not np.array_equal(arena.memory, now):
+                    arena.memory[...] = now
+            elif not self._unchanged(start, before, size):
+                arena.memory[0] = arena.memory[0]  # the driver may fail in another way where nobody may write
+                self._device.fetch(start, arena.memory)
+
+        steps = tuple(stride // array.itemsize for stride in array.strides)
+        return Copy(start + arena.offset, send, fetch, steps)
 
     def tight(self, array: Any) -> Copy:
-        """The arena up to the array's end, which lies against a page that is not mapped. Nothing comes back from it."""
+        """The arena up to the array's end, which lies against a page that is not mapped. Nothing comes back from it.
+
+        Sent from where it lies as a whole, which comes before.
+        """
         arena = arena_of(array)
-        copy = self._against_the_end(array, arena, arena.end)
-        return Copy(copy.address, copy.send, lambda: None, copy.steps)
+        whole = self._against_the_end(arena, "whole", len(arena.memory))
+        start = self._against_the_end(arena, "tight", arena.end)
+        steps = tuple(stride // array.itemsize for stride in array.strides)
+        send = partial(self._device.copy, start, whole, arena.end)
+        return Copy(start + arena.offset, send, lambda: None, steps)
 
     def distant(self, array: Any) -> Copy:
         """Rows (positions along the first axis) more than 2^31 elements apart; nothing is mapped between them."""
         inside, size = math.prod(array.shape[1:]), array.itemsize
         step = distance(len(array), max(inside, 1))
         starts = [i * step * size for i in range(len(array))]
-        pieces = tuple((start, _pages(inside * size)) for start in starts) or ((0, ROOM),)
-        memory = self._memory(arena_of(array).key, pieces)
+        pieces = tuple((start, _up(inside * size, ROOM)) for start in starts) or ((0, ROOM),)
+        memory = self._memory(arena_of(array).key, "distant", pieces)
         first = memory.address + memory.mapped[0].start
 
         def send() -> None:
@@ -125,32 +154,25 @@ class Placements:
         def fetch() -> None:
             for start, row in zip(starts, array, strict=True):
                 came = self._device.download(first + start, inside * size)
-                row[...] = np.frombuffer(came, row.dtype).reshape(row.shape)
+                if came != row.tobytes():
+                    row[...] = np.frombuffer(came, row.dtype).reshape(row.shape)
 
         return Copy(first, send, fetch, (step, *np.empty(array.shape[1:], np.uint8).strides))
 
-    def _against_the_end(self, array: Any, arena: Arena, length: int) -> Copy:
-        """The first `length` bytes of the arena, their end as near to the unmapped page as alignment allows."""
-        memory = self._memory(arena.key, ((0, _pages(length)),))
-        start = memory.end - -(-length // ALIGNMENT) * ALIGNMENT
-        host = arena.memory[:length]
+    def _against_the_end(self, arena: Arena, use: str, size: int) -> int:
+        """Address of `size` bytes for the arena, their end as near to the unmapped page as alignment allows."""
+        return self._memory(arena.key, use, ((0, _up(size, ROOM)),)).end - _up(size, ALIGNMENT)
 
-        def fetch() -> None:
-            host[...] = np.frombuffer(self._device.download(start, length), np.uint8)
-
-        steps = tuple(stride // array.itemsize for stride in array.strides)
-        return Copy(start + arena.offset, lambda: self._device.upload(start, host.tobytes()), fetch, steps)
-
-    def _memory(self, key: int, pieces: Pieces) -> Guarded:
-        """Memory for an arena. Arguments that share an arena share it on the device."""
-        if (key, pieces) not in self._given:
+    def _memory(self, key: int, use: str, pieces: Pieces) -> Guarded:
+        """Memory for one use of an arena. Arguments that share an arena share it on the device."""
+        if (key, use, pieces) not in self._given:
             pool, used = self._pool.setdefault(pieces, []), self._used.get(pieces, 0)
             if used == len(pool):
                 pool.append(guarded(self._device, pieces))
-            self._given[key, pieces], self._used[pieces] = pool[used], used + 1
-        return self._given[key, pieces]
+            self._given[key, use, pieces], self._used[pieces] = pool[used], used + 1
+        return self._given[key, use, pieces]
 
 
-def _pages(length: int) -> int:
-    """Rounded up, so that calls of different sizes use the same memory."""
-    return -(-max(length, 1) // ROOM) * ROOM
+def _up(length: int, step: int) -> int:
+    """At least one step. Of pages: so that calls of different sizes use the same memory."""
+    return -(-max(length, 1) // step) * step

@@ -110,7 +110,9 @@ def _exists(module: str) -> bool:
 
 
 _TORCH = ("torch", "typing_extensions", "filelock", "sympy", "mpmath", "networkx", "jinja2", "markupsafe", "fsspec")
-_TORCH_OPTIONAL = ("torchgen", "functorch", "nvidia", "triton", "setuptools", "cusparselt", "nvshmem")
+_TORCH_OPTIONAL = (
+    "torchgen", "functorch", "nvidia", "triton", "setuptools", "_distutils_hack", "packaging", "cusparselt", "nvshmem",
+)  # fmt: skip
 _CUTLASS = ("cutlass", "nvidia_cutlass_dsl", "cuda", "google")
 _OURS = ("validator", "pydantic", "pydantic_core", "annotated_types", "typing_extensions", "typing_inspection")
 

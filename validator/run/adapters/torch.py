@@ -2,7 +2,8 @@
 
 On the CPU a tensor shares its memory with the array it stands for: strides, gaps, aliases and guard zones are the
 arena's own. On a GPU the whole arena is copied, guard zones and gaps too, into device memory that keeps its address
-as long as the arena keeps its own; after the call everything is copied back, when all streams are idle.
+as long as the arena keeps its own; after the call, when all streams are idle, every arena that has changed there is
+copied back. An arena that the callable may not write to cannot be written here either: then this process ends.
 
 Calls on a GPU differ in how they are made, in turn: on the stream that torch has by itself; on another one, on which
 the arguments' values come late, so that whoever launches elsewhere reads what is no value; and, where the callable can
@@ -12,8 +13,11 @@ be captured, as the replay of a graph, on other contents than it was captured wi
 from __future__ import annotations
 
 import importlib
+import os
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+import tempfile
+from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import Any
 
 import ml_dtypes
@@ -45,6 +49,10 @@ _LATE_CYCLES = 1 << 21
 """About a millisecond: how late values come on another stream."""
 _KEPT = 64
 """Device copies and returned tensors that are kept, as many as the worker keeps calls."""
+_LARGE = 1 << 20
+"""Bytes from which an arena is compared where it lies; smaller ones are sooner brought than compared there."""
+_SHARE = 4
+"""Device copies of arenas take no more than such a part of the device's memory, those of the running call aside."""
 
 
 def load(target: str, tree: str, options: Mapping[str, str]) -> Callable[..., Any]:
@@ -58,6 +66,8 @@ def load(target: str, tree: str, options: Mapping[str, str]) -> Callable[..., An
         raise NotRunHere("torch finds no CUDA device")
     torch.set_num_threads(1)
     torch.set_grad_enabled(False)
+    # By itself torch.compile names its cache after the user, whom a confined process cannot ask for.
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", os.path.join(tempfile.gettempdir(), "torchinductor"))
     module, _, name = target.partition(":")
     function = getattr(importlib.import_module(module), name)
     if device == "cuda" and _compiler_of(function) == "triton" and not any(map(shutil.which, _HOST_COMPILERS)):
@@ -96,6 +106,31 @@ Place = tuple[int, int]
 Signature = tuple[Any, ...]
 
 
+class _Copy:
+    """An arena and its copy on the device, as bytes."""
+
+    def __init__(self, host: Any) -> None:
+        self.host = host
+        self.device = torch.empty(len(host), dtype=torch.uint8, device="cuda")
+        self.written = False
+        """By the last call that used it."""
+
+    def send(self, host: Any) -> Any:
+        """The values; what they are compared with afterwards, on the device if there are many of them."""
+        self.host = host
+        self.device.copy_(host)
+        return self.device.clone() if len(host) >= _LARGE else host
+
+    def bring(self, before: Any) -> None:
+        """Back into the arena, if anything is not as it was before."""
+        now = self.device if before.is_cuda else self.device.cpu()
+        self.written = not _same_bytes(now, before)
+        if self.written:
+            bytes_ = self.host.numpy()
+            bytes_[0] = bytes_[0]  # a copy from a device may fail in another way where nobody may write
+            self.host.copy_(now)
+
+
 class _Known:
     """What is known of calls with the same tensors and numbers."""
 
@@ -112,7 +147,7 @@ class _OnDevice:
 
     def __init__(self, function: Callable[..., Any], timed: bool) -> None:
         self._function, self._timed = function, timed
-        self._copies: dict[Place, tuple[Any, Any]] = {}
+        self._copies: dict[Place, _Copy] = {}
         self._other = _CUDA.Stream()
         self._known: dict[Signature, _Known] = {}
         self._returned: list[tuple[Any, Any]] = []
@@ -120,26 +155,26 @@ class _OnDevice:
 
     def __call__(self, *args: Any) -> Any:
         used: dict[Place, Any] = {_place(value): value.base for value in args if isinstance(value, np.ndarray)}
-        for place, base in used.items():
-            self._send(place, torch.from_numpy(np.frombuffer(base, np.uint8)))
+        before = {at: self._send(at, torch.from_numpy(np.frombuffer(base, np.uint8))) for at, base in used.items()}
+        self._let_go(len(used))
         given = [self._view(value) if isinstance(value, np.ndarray) else value for value in args]
         torch.cuda.synchronize()
-        value = self._made(given, used)
+        value = self._made(given, before)
         torch.cuda.synchronize()
-        for place in used:
-            device, host = self._copies[place]
-            host.copy_(device)
+        for place, values in before.items():
+            self._copies[place].bring(values)
         return _each(value, self._fetched)
 
     def collect(self) -> None:
-        """Bring every buffer and every returned tensor back again, as they are now."""
+        """Bring every buffer that its call wrote to, and every returned tensor, back again, as they are now."""
         torch.cuda.synchronize()
-        for device, host in self._copies.values():
-            host.copy_(device)
+        for copy in self._copies.values():
+            if copy.written:
+                copy.host.copy_(copy.device)
         for tensor, array in self._returned:
             array[...] = _array(tensor, "cuda")
 
-    def _made(self, given: list[Any], used: Iterable[Place]) -> Any:
+    def _made(self, given: list[Any], before: Mapping[Place, Any]) -> Any:
         """One call, made as it is this one's turn."""
         known = self._known.setdefault(_signature(given), _Known())
         if len(self._known) > _KEPT:
@@ -147,14 +182,17 @@ class _OnDevice:
         known.calls += 1
         turn = known.calls % 3
         if turn == 2:
-            return self._called_late(given, used)
+            return self._called_late(given, before)
         if turn == 0 and known.capturable:
             return self._replayed(given, known)
         return self._call(given)
 
-    def _called_late(self, given: list[Any], used: Iterable[Place]) -> Any:
+    def _called_late(self, given: list[Any], before: Mapping[Place, Any]) -> Any:
         """On another stream, behind a copy of the values that takes its time to begin."""
-        kept = [(self._copies[place][0], self._copies[place][0].clone()) for place in used]
+        kept = [
+            (device, values if values.is_cuda else device.clone())
+            for device, values in ((self._copies[place].device, values) for place, values in before.items())
+        ]
         for device, _ in kept:
             device.fill_(0xFF)
         torch.cuda.synchronize()
@@ -183,20 +221,29 @@ class _OnDevice:
         # Its own results stay where they are and are overwritten: a caller copies them.
         return _each(known.value, lambda item: item.clone() if isinstance(item, torch.Tensor) else item)
 
-    def _send(self, place: Place, host: Any) -> None:
-        known = self._copies.pop(place, None)
-        device = known[0] if known is not None else torch.empty(len(host), dtype=torch.uint8, device="cuda")
-        device.copy_(host)
-        self._copies[place] = (device, host)
-        while len(self._copies) > 4 * _KEPT:
-            del self._copies[next(iter(self._copies))]
+    def _send(self, place: Place, host: Any) -> Any:
+        """To the device; what it is compared with after the call."""
+        copy = self._copies.pop(place, None) or _Copy(host)
+        self._copies[place] = copy
+        return copy.send(host)
+
+    @cached_property
+    def _room(self) -> int:
+        """Bytes for copies."""
+        return int(_CUDA.mem_get_info()[1]) // _SHARE
+
+    def _let_go(self, used: int) -> None:
+        """Of the oldest copies, those of the running call aside, what is more than there is room for."""
+        held = sum(len(copy.device) for copy in self._copies.values())
+        while len(self._copies) > used and (len(self._copies) > 4 * _KEPT or held > self._room):
+            held -= len(self._copies.pop(next(iter(self._copies))).device)
             self._known.clear()  # graphs write to memory that is gone
 
     def _view(self, array: Any) -> Any:
         """The same elements in the device's copy of the arena."""
         address, _ = place = _place(array)
         element = _carrier(array.dtype)
-        size, copy = array.dtype.itemsize, self._copies[place][0]
+        size, copy = array.dtype.itemsize, self._copies[place].device
         typed = copy[: len(copy) // size * size].view(element)
         strides = [stride // size for stride in array.strides]
         return typed.as_strided(array.shape, strides, (array.ctypes.data - address) // size)
@@ -221,6 +268,14 @@ class _OnDevice:
         if isinstance(array, np.ndarray):
             self._returned = [*self._returned[-_KEPT:], (tensor, array)]
         return array
+
+
+def _same_bytes(now: Any, before: Any) -> bool:
+    """Whether both, on one device, hold the same bytes."""
+    words = len(now) // 8 * 8
+    return torch.equal(now[:words].view(torch.int64), before[:words].view(torch.int64)) and torch.equal(
+        now[words:], before[words:]
+    )
 
 
 def _signature(given: list[Any]) -> Signature:
