@@ -11,9 +11,10 @@ from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Any
 
-from validator.differential.cases import Case, configurations_of, has_padding, layouts_of
+from validator.differential.cases import Case, configurations_of, layouts_of
 from validator.differential.errors import DifferentialError
 from validator.differential.numbers import derived
+from validator.differential.padding import has_padding
 from validator.differential.shapes import Space
 from validator.manifest.contract import KernelContract, Values
 from validator.scale.covering import Constraint, Cover, CoverError, cover
@@ -132,13 +133,14 @@ def _layouts(values: Values) -> tuple[str, ...]:
 
 
 def _sizes(contract: KernelContract, space: Space) -> dict[str, tuple[int, ...]]:
-    """Of each dimension: a typical size, what parallelism makes of it, the ends, then what lies at tiles and is odd."""
+    """Of each dimension: a typical size, what parallelism makes of it, the ends, one above its tile, then others."""
     edges, typical = list(space.edges()), space.complete({}) or {}
     sizes = {}
     for name, values in space.values.items():
         worth = [dict(edge.dims)[name] for edge in edges if edge.reason.startswith(f"{name} = ")]
         parts = dict.fromkeys(shape[name] for shape in contract.production) if name in contract.split else {}
-        ordered = dict.fromkeys([*([typical[name]] if typical else []), *parts, values[0], values[-1], *worth])
+        above = [tile + 1 for tile in contract.tiles.get(name, ()) if tile + 1 in values]
+        ordered = dict.fromkeys([*([typical[name]] if typical else []), *parts, values[0], values[-1], *above, *worth])
         sizes[name] = tuple(v for v in ordered if v > 0)[: _VALUES + len(parts)]
     return sizes
 

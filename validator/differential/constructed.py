@@ -15,19 +15,24 @@ from validator.differential.cases import (
     Case,
     alias_of,
     configurations_of,
-    has_padding,
     is_written,
     layouts_of,
     variants_of,
 )
 from validator.differential.inputs import LIMITS, VARIANTS
+from validator.differential.padding import has_padding
 from validator.differential.shapes import Dims, Space
 from validator.manifest.contract import KernelContract
+from validator.manifest.dims import parse_expression
 
 __all__ = ["constructed_cases", "left_out"]
 
-_TOGETHER = ("large", "integers", "tiny", "rows", "peaked")
-"""Variants that every argument takes together once: products of large values, exact arithmetic throughout."""
+_TOGETHER = (
+    ("large",), ("integers",), ("tiny",), ("rows",), ("peaked",), ("zeros",), ("tied", "quarters"),
+    ("masked-rows",), ("infinite-rows",), ("extremes",), ("highest",), ("lowest",),
+)  # fmt: skip
+"""Variants that every argument takes together once, each the first of these that it can: products of large values,
+exact arithmetic throughout, ties of what is compared, nothing in the same rows."""
 _TERMS = range(256, 1025)
 """How many products that cancel are added up, where the contract has so many."""
 
@@ -52,15 +57,16 @@ def constructed_cases(contract: KernelContract, space: Space) -> Iterator[Case]:
             yield case(dims, f"configured with {told}", "I18", configuration=choice)
     for edge in space.edges():
         yield case(edge.dims, edge.reason, edge.input_class)
-    # Small sizes and some that go beyond a tile, in turn: each of them hides what the other shows.
+    # Small sizes, no two the same, and some that go beyond a tile, in turn: each of them hides what the other shows.
     beyond = space.beyond_a_tile()
-    sizes = itertools.cycle([typical, beyond])
+    unlike = space.unlike()
+    sizes = itertools.cycle([unlike, beyond])
     for name, (_, values) in contract.values.items():
         for dtype in values.dtype[1:]:
             yield case(typical, f"{name} as {dtype}", "I19", dtypes=((name, dtype),))
-        for dims, variant_name in zip(sizes, _able(contract, name, typical), strict=False):
+        for dims, variant_name in zip(sizes, _able(contract, name, unlike), strict=False):
             variant = VARIANTS[variant_name]
-            suited = dims if variant_name in _able(contract, name, dims) else typical
+            suited = dims if variant_name in _able(contract, name, dims) else unlike
             yield case(suited, f"{name} {variant.words}", variant.input_class, variants=((name, variant_name),))
         for layout in layouts_of(values):
             input_class = LAYOUT_CLASS.get(layout, "I11")
@@ -68,7 +74,7 @@ def constructed_cases(contract: KernelContract, space: Space) -> Iterator[Case]:
         if getattr(values, "alias_of", None):
             yield case(typical, f"{name} shares memory with {alias_of(contract, name)}", "I13", aliased=(name,))
     if has_padding(contract):
-        for dims in (typical, beyond):
+        for dims in (typical, beyond, *_with_a_rest(contract, space, beyond)):
             yield case(dims, "unused parts hold NaN", "I7", padding=True)
         for name in (n for n in contract.values if "holes-inside" in _able(contract, n, beyond)):
             origin = f"{name} has entries that mean nothing, and unused parts hold NaN"
@@ -77,14 +83,23 @@ def constructed_cases(contract: KernelContract, space: Space) -> Iterator[Case]:
         yield case(dims, origin, input_class, variants=tuple(filling.items()))
 
 
+def _with_a_rest(contract: KernelContract, space: Space, dims: Dims) -> Iterator[Dims]:
+    """The same sizes, but with less cut into segments than there is: behind the last one something is unused."""
+    cut = [v.domain.sum for _, v in contract.values.values() if v.domain.cuts and v.domain.sum is not None]
+    for name in sorted({name for total in cut for name in parse_expression(total).names}):
+        others = {other: size for other, size in dims.items() if other != name}
+        fewer = space.complete(others, {name: [dims[name] * 3 // 4, dims[name] - 1]})
+        if fewer is not None and fewer[name] < dims[name]:
+            yield fewer
+
+
 def _fillings(contract: KernelContract, space: Space, sizes: Iterator[Dims]) -> Iterator[Filling]:
     """Arguments filled so that they mean something together."""
-    for variant_name in _TOGETHER:
+    for wanted in _TOGETHER:
         dims = next(sizes)
-        able = [name for name in contract.values if variant_name in _able(contract, name, dims)]
-        if len(able) > 1:
-            input_class = VARIANTS[variant_name].input_class
-            yield f"all at once: {variant_name}", input_class, dims, dict.fromkeys(able, variant_name)
+        filling = _all_at_once(contract, wanted, dims)
+        if len(filling) > 1:
+            yield f"all at once: {wanted[0]}", VARIANTS[wanted[0]].input_class, dims, filling
     dims = space.beyond_a_tile()
     words = [name for name in contract.values if LIMITS in _able(contract, name, dims, alone=False)]
     if words:
@@ -95,6 +110,12 @@ def _fillings(contract: KernelContract, space: Space, sizes: Iterator[Dims]) -> 
         origin = f"{ties[0]} lies half way between whole numbers, nothing scales it"
         yield origin, VARIANTS["halfway"].input_class, dims, {**ones, ties[0]: "halfway"}
     yield from _cancelling(contract, space)
+
+
+def _all_at_once(contract: KernelContract, wanted: tuple[str, ...], dims: Dims) -> dict[str, str]:
+    """Every argument that can take one of these variants."""
+    able = {name: _able(contract, name, dims, alone=False) for name in contract.values}
+    return {name: next(v for v in wanted if v in some) for name, some in able.items() if {*wanted} & {*some}}
 
 
 def _rounds(contract: KernelContract) -> bool:

@@ -22,7 +22,7 @@ from validator.differential.numbers import Array, Source, derived, dtype_of, eps
 from validator.differential.spill import kept
 from validator.differential.spread import BARELY, Spread, Undecided
 from validator.differential.summed import PROMISED, Sum, halves, long_sums
-from validator.differential.ties import Tied, holds_ties
+from validator.differential.ties import Tied, holds_ties, step_of
 from validator.manifest.contract import KernelContract
 
 __all__ = ["Beside"]
@@ -129,14 +129,17 @@ def _moved(contract: KernelContract, inputs: Inputs, case: Case, index: int, *, 
 
 
 def _moved_together(contract: KernelContract, inputs: Inputs, case: Case, index: int) -> Inputs:
-    """As `_moved`, but for equal values, which stay equal; in the promised precision, or an argument's own if wider."""
+    """Equal values by the same, all others as in `_moved`; in the promised precision, or an argument's own if wider."""
     found, promised = dict(inputs), dtype_of(contract.compute_dtype)
     for name in float_arguments(inputs):
         array = inputs[name]
         dtype = promised if array.itemsize <= promised.itemsize else array.dtype
-        tied = holds_ties(contract, case, name)
-        draw = Tied(derived(case.seed, "tied", index)) if tied else Source(derived(case.seed, "probe", index, name))
-        found[name] = _written(array, dtype, _own_error(contract, array), draw)
+        if holds_ties(contract, case, name):
+            by, draw = step_of(PROMISED[contract.compute_dtype]), Tied(derived(case.seed, "tied", index))
+            found[name] = _written(array, dtype, by, draw)
+        else:
+            source = Source(derived(case.seed, "probe", index, name))
+            found[name] = _written(array, dtype, _own_error(contract, array), source)
     return found
 
 

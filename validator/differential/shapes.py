@@ -21,6 +21,8 @@ _ODD = (3, 5, 7, 12, 96)
 """Head, group and expert counts that are no power of two, as real models have them."""
 _VECTORS = (1, 2, 4, 8, 16)
 """Elements that a thread loads at once: a size has to end between two such widths to show what becomes of the rest."""
+_TILES = (3, 5)
+"""Tiles that are worked through in turn by fewer."""
 _LISTED = 16
 """Sizes of which each has its turn, where a contract lists no more."""
 _ENUMERATED = 1 << 16
@@ -105,6 +107,14 @@ class Space:
         small = {name: [v for v in _few(values) if v > 0] or [0] for name, values in self.values.items()}
         return self.complete({}, small) or self.complete({}) or {}
 
+    def unlike(self) -> Dims:
+        """Small sizes no two of which are the same, as far as there are such: axes that are mixed up show."""
+        wanted: dict[str, list[int]] = {}
+        for name in self.names:
+            taken = {values[0] for values in wanted.values()}
+            wanted[name] = [v for v in self._typical[name] if v > 1 and v not in taken][:8] or self._typical[name]
+        return self.complete({}, wanted) or {}
+
     def beyond_a_tile(self) -> Dims:
         """Sizes that fill more than one tile of each dimension and not all of the last, as far as there are such."""
         wanted = {name: self._ragged(name) for name in self.names}
@@ -126,6 +136,23 @@ class Space:
                 if key is not None and (key, input_class) not in seen:
                     seen.add((key, input_class))
                     yield Edge(key, f"{name} = {value}, {reason}", input_class)
+        yield from (edge for edge in self._beyond_together() if (edge.dims, edge.input_class) not in seen)
+
+    def _beyond_together(self) -> Iterator[Edge]:
+        """Sizes at tile edges and beyond some tiles where others are, too: corners, and what takes several in turn."""
+        wanted = {name: self._ragged(name) for name in self.names}
+        for name in (n for n in self.names if n in self._tiles):
+            for count in _TILES:
+                value = max(self._tiles[name]) * count - 1
+                dims = self._search({name: value}, wanted, _RAGGED) if value in self.values[name] else None
+                if dims is not None:
+                    yield Edge(tuple(dims.items()), f"{name} = {value}, {count} tiles, the last not full", "I2")
+        if len(self.names) > 1:
+            for by in (-1, 0, 1):
+                at = {name: [max(self._tiles.get(name, (32,))) + by, *wanted[name]] for name in self.names}
+                dims = self._search({}, at, _RAGGED)
+                if dims is not None:
+                    yield Edge(tuple(dims.items()), f"all sizes {_beside(by, 'their tiles', 1)}", "I2")
 
     def strategy(self) -> st.SearchStrategy[Dims]:
         """Any sizes within the contract; small ones when shrunk."""
@@ -175,6 +202,8 @@ class Space:
         values = self.values[name]
         yield 0, "nothing at all", "I3"
         yield 1, "a single one", "I4"
+        yield 2, "two", "I2"
+        yield 4, "four", "I2"
         tiles = self._tiles.get(name) or tuple(t for t in (8, 16, 32, 64, 128) if 2 * t <= values[-1])
         word = "the tile" if name in self._tiles else "the usual tile"
         for tile in tiles:

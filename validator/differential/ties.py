@@ -16,7 +16,7 @@ from validator.differential.inputs import VARIANTS
 from validator.differential.numbers import bell_of
 from validator.manifest.contract import KernelContract
 
-__all__ = ["Tied", "holds_ties"]
+__all__ = ["Tied", "holds_ties", "step_of"]
 
 _OF_TIES = ("I8", "exact")
 """Input classes whose values are few."""
@@ -36,9 +36,14 @@ class Tied:
     seed: int
 
     def bell(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Mean 0, variance 1, within ±3.5, by a hash of each significand (the finalizer of splitmix64)."""
+        """Whole numbers from -7 to 7, by a hash of each significand (the finalizer of splitmix64)."""
         with np.errstate(over="ignore"):
             bits = np.asarray(np.frexp(np.abs(values))[0]).view(np.uint64) + np.uint64(self.seed)
             for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
                 bits = (bits ^ (bits >> np.uint64(shift))) * np.uint64(factor)
-        return bell_of(bits ^ (bits >> np.uint64(31)))
+        return np.rint(2.0 * bell_of(bits ^ (bits >> np.uint64(31))))
+
+
+def step_of(promised: float) -> float:
+    """How far such a move goes, relative, where `promised` is a rounding error: so few digits that sums stay exact."""
+    return float(2.0 ** np.ceil(np.log2(promised) / 2))

@@ -91,6 +91,11 @@ def _tied(fill: Fill, source: Source) -> Array:
     return in_domain(fill, few[source.below(len(few), fill.shape)])
 
 
+def _constant_rows(fill: Fill, source: Source) -> Array:
+    data = _wide(fill, source)
+    return in_domain(fill, np.broadcast_to(data[..., :1], data.shape))
+
+
 def _nearly_tied(fill: Fill, source: Source) -> Array:
     """A few values, each up to three steps of its type above itself: a key that drops low bits takes them for equal."""
     low, high = _span(fill)
@@ -205,24 +210,6 @@ def _signed_zero(fill: Fill, source: Source) -> Array:
     return np.where(source.below(2, fill.shape) == 0, -0.0, _wide(fill, source)).astype(fill.dtype)
 
 
-def _special(value: float) -> Make:
-    def make(fill: Fill, source: Source) -> Array:
-        data = _wide(fill, source)
-        if data.size:
-            data.reshape(-1)[int(source.below(data.size, (1,))[0])] = value
-        return data.astype(fill.dtype)
-
-    return make
-
-
-def _masked_row(fill: Fill, source: Source) -> Array:
-    data = _wide(fill, source)
-    if data.size:
-        rows = data.reshape(-1, data.shape[-1])
-        rows[int(source.below(len(rows), (1,))[0])] = -np.inf
-    return data.astype(fill.dtype)
-
-
 def _narrow(fill: Fill) -> bool:
     return fill.floating and fill.dtype.itemsize == 1
 
@@ -236,6 +223,8 @@ FLOATS: tuple[Variant, ...] = (
     Variant(HUGE, "I10", "is very large in magnitude", _unbounded, _huge),
     Variant("peaked", "I10", "has one large value a row", lambda f: _free(f) and _axes(f), _peaked),
     Variant("tied", "I8", "holds a few values many times", _free, _tied),
+    Variant("constant-rows", "I8", "has one value throughout each row",
+            lambda f: _free(f) and _axes(f) and f.shape[-1] > 1, _constant_rows),
     Variant("nearly-tied", "I8", "holds values a rounding step apart",
             lambda f: _free(f) and f.dtype.itemsize > 1, _nearly_tied),
     Variant("tiny", "I9", "has tiny blocks and subnormals", lambda f: _free(f) and _axes(f) and _has(f, 0), _tiny),
@@ -264,17 +253,5 @@ FLOATS: tuple[Variant, ...] = (
     Variant("minus-zero", "zero", "has negative zeros", lambda f: _free(f) and _has(f, 0), _signed_zero),
     Variant("saturated", "I10", "is at the largest magnitude of its type", lambda f: _free(f) and _narrow(f),
             lambda f, s: in_domain(f, np.where(s.below(2, f.shape) == 0, 1, -1) * largest(f.dtype))),
-    Variant("masked-row", "I6", "has a row of minus infinity",
-            lambda f: f.floating and _axes(f) and "-inf" in f.values.domain.special, _masked_row),
-    Variant("nan", "special", "has a NaN", lambda f: f.floating and "nan" in f.values.domain.special,
-            _special(np.nan)),
-    Variant("inf", "special", "has an infinity", lambda f: f.floating and "inf" in f.values.domain.special,
-            _special(np.inf)),
-    Variant("uniform-rows", "I8", "has equal probabilities", lambda f: f.floating and f.values.domain.probability,
-            lambda f, s: in_domain(f, np.ones(f.shape))),
-    Variant("certain-rows", "I10", "has all probability in one place",
-            lambda f: f.floating and f.values.domain.probability and _axes(f),
-            lambda f, s: in_domain(f, np.eye(f.shape[-1])[s.below(f.shape[-1], f.shape[:-1])] if f.shape[-1] else
-                                   np.zeros(f.shape))),
 )  # fmt: skip
 """In the order in which they are tried."""

@@ -1,0 +1,88 @@
+"""Masks and values that stand for something: made in the places where kernels go wrong, in all arguments alike."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from validator.differential.cases import build, cases
+from validator.manifest.contract import KernelContract
+
+MASKED: dict[str, Any] = {
+    "match": "k",
+    "dims": ["T in 2..9", "S in 2..40"],
+    "args": [
+        {"name": "a", "role": "activation", "dtype": "float32", "shape": ["T", "S"], "domain": {"special": ["-inf"]}},
+        {"name": "b", "role": "activation", "dtype": "bfloat16", "shape": ["T", "S"], "domain": {"special": ["-inf"]}},
+        {"name": "m", "role": "activation", "dtype": "bool", "shape": ["T", "S"]},
+        {"name": "n", "role": "activation", "dtype": "int8", "shape": ["T", "S"], "domain": {"low": 0, "high": 1}},
+        {"name": "p", "role": "activation", "dtype": "float32", "shape": ["T", "S"], "domain": {"probability": True}},
+        {"name": "f", "role": "flag", "dtype": "bool", "shape": ["T"]},
+        {"name": "x", "role": "activation", "dtype": "float32", "shape": ["T", "S"]},
+        {"name": "out", "role": "output", "dtype": "float32", "shape": ["T", "S"]},
+    ],
+}
+
+
+@pytest.fixture(scope="module")
+def contract() -> KernelContract:
+    return KernelContract.model_validate(MASKED)
+
+
+def _made(contract: KernelContract, name: str, variant: str) -> np.ndarray[Any, Any]:
+    (case, *_) = [c for c in cases(contract, 1, 0) if c.variants == ((name, variant),)]
+    array = build(contract, case)[name]
+    assert isinstance(array, np.ndarray)
+    return array
+
+
+@pytest.mark.parametrize("name", ["m", "n"])
+def test_masks_are_tried_where_nothing_or_everything_is_masked(contract: KernelContract, name: str) -> None:
+    assert _made(contract, name, "all-true").all()
+    assert not _made(contract, name, "all-false").any()
+    assert (~_made(contract, name, "false-row").any(-1)).any()
+    start = _made(contract, name, "false-start")
+    assert not start[:, : start.shape[1] // 2].any()
+    assert start[:, -1].all()
+    last = _made(contract, name, "last-true")
+    assert last[:, -1].all()
+    assert last.sum() == len(last)
+    causal = _made(contract, name, "causal")
+    assert np.array_equal(causal, np.tril(np.ones_like(causal)))
+
+
+def test_a_flag_is_no_mask(contract: KernelContract) -> None:
+    assert not [v for c in cases(contract, 1, 0) for n, v in c.variants if n == "f" and v == "all-true"]
+
+
+def test_minus_infinity_meets_itself_in_every_argument(contract: KernelContract) -> None:
+    (case,) = [c for c in cases(contract, 1, 0) if c.origin == "all at once: masked-rows"]
+    made = build(contract, case)
+    assert np.isneginf(made["a"][::2].astype(np.float64)).all()
+    assert np.array_equal(np.isneginf(made["a"]), np.isneginf(made["b"].astype(np.float32)))
+    assert np.isfinite(made["a"][1::2]).all()
+
+
+def test_rows_of_one_value_and_exact_quarters(contract: KernelContract) -> None:
+    rows = _made(contract, "x", "constant-rows")
+    assert (rows == rows[:, :1]).all()
+    assert len(set(rows[:, 0].tolist())) == len(rows)
+    quarters = _made(contract, "p", "quarters")
+    assert quarters.shape[1] >= 4
+    assert {*quarters.ravel().tolist()} == {0.0, 0.25}
+
+
+def test_sizes_meet_beyond_their_tiles_and_are_unlike_each_other() -> None:
+    shape = {"role": "activation", "dtype": "float32"}
+    args = [{"name": "a", "shape": ["M", "K"], **shape}, {"name": "b", "shape": ["K", "N"], **shape}]
+    table = {"match": "k", "dims": ["M in 1..256", "N in 1..256", "K in 1..512"], "args": args}
+    made = cases(KernelContract.model_validate({**table, "tiles": {"M": 32, "N": 32, "K": 32}}), 1, 0)
+    sizes = [dict(c.dims) for c in made]
+    assert {"M": 33, "N": 33, "K": 33} in sizes
+    assert {"M": 31, "N": 31, "K": 31} in sizes
+    assert any(s["M"] == 159 and s["N"] > 32 and s["K"] > 32 for s in sizes)
+    assert any(s["K"] == 95 and s["M"] > 32 for s in sizes)
+    assert {2, 4} <= {s["K"] for s in sizes}
+    assert any(len({*dict(c.dims).values()}) == 3 for c in made if ("a", "zeros") in c.variants)

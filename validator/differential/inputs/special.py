@@ -1,0 +1,87 @@
+"""Floating-point values that stand for something: nothing at all, no number, certainty; rows of probabilities."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from validator.differential.inputs.fill import Fill, filled, in_domain
+from validator.differential.inputs.variant import Make, Variant
+from validator.differential.numbers import Array, Source
+
+__all__ = ["SPECIAL"]
+
+
+def _may_hold(fill: Fill, name: str) -> bool:
+    return fill.floating and name in fill.values.domain.special
+
+
+def _probabilities(fill: Fill) -> bool:
+    return fill.floating and fill.values.domain.probability and len(fill.shape) >= 1
+
+
+def _one(value: float) -> Make:
+    """At one place."""
+
+    def make(fill: Fill, source: Source) -> Array:
+        data = filled(fill, source).astype(np.float64)
+        if data.size:
+            data.reshape(-1)[int(source.below(data.size, (1,))[0])] = value
+        return data.astype(fill.dtype)
+
+    return make
+
+
+def _row(value: float) -> Make:
+    """Throughout one row."""
+
+    def make(fill: Fill, source: Source) -> Array:
+        data = filled(fill, source).astype(np.float64)
+        if data.size:
+            rows = data.reshape(-1, data.shape[-1])
+            rows[int(source.below(len(rows), (1,))[0])] = value
+        return data.astype(fill.dtype)
+
+    return make
+
+
+def _every_other(value: float) -> Make:
+    """Throughout every other row, of a single one at every other place: in every argument in the same ones."""
+
+    def make(fill: Fill, source: Source) -> Array:
+        data = filled(fill, source).astype(np.float64)
+        if data.size:
+            rows = data.reshape(-1, data.shape[-1] if data.ndim > 1 else 1)
+            rows[::2] = value
+        return data.astype(fill.dtype)
+
+    return make
+
+
+def _certain(fill: Fill, source: Source) -> Array:
+    last = fill.shape[-1]
+    places = np.eye(last)[source.below(last, fill.shape[:-1])] if last else np.zeros(fill.shape)
+    return in_domain(fill, places)
+
+
+def _quarters(fill: Fill, source: Source) -> Array:
+    """Sums of them are exact, and equal to a half or to one."""
+    last = fill.shape[-1]
+    rank = np.argsort(source.raw(int(np.prod(fill.shape, dtype=np.int64))).reshape(fill.shape), axis=-1, kind="stable")
+    return in_domain(fill, (rank < min(last, 4)).astype(np.float64))
+
+
+SPECIAL: tuple[Variant, ...] = (
+    Variant("masked-row", "I6", "has a row of minus infinity",
+            lambda f: _may_hold(f, "-inf") and len(f.shape) >= 1, _row(-np.inf)),
+    Variant("masked-rows", "I6", "has minus infinity in every other row",
+            lambda f: _may_hold(f, "-inf") and len(f.shape) >= 1, _every_other(-np.inf), alone=False),
+    Variant("infinite-rows", "special", "has infinity in every other row",
+            lambda f: _may_hold(f, "inf") and len(f.shape) >= 1, _every_other(np.inf), alone=False),
+    Variant("nan", "special", "has a NaN", lambda f: _may_hold(f, "nan"), _one(np.nan)),
+    Variant("inf", "special", "has an infinity", lambda f: _may_hold(f, "inf"), _one(np.inf)),
+    Variant("uniform-rows", "I8", "has equal probabilities", _probabilities,
+            lambda f, s: in_domain(f, np.ones(f.shape))),
+    Variant("quarters", "I8", "has equal probabilities in four places", _probabilities, _quarters),
+    Variant("certain-rows", "I10", "has all probability in one place", _probabilities, _certain),
+)  # fmt: skip
+"""In the order in which they are tried."""
