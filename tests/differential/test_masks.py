@@ -86,3 +86,58 @@ def test_sizes_meet_beyond_their_tiles_and_are_unlike_each_other() -> None:
     assert any(s["K"] == 95 and s["M"] > 32 for s in sizes)
     assert {2, 4} <= {s["K"] for s in sizes}
     assert any(len({*dict(c.dims).values()}) == 3 for c in made if ("a", "zeros") in c.variants)
+
+
+COUNTED: dict[str, Any] = {
+    "match": "k",
+    "dims": ["T in 1..100000", "B in 1..4", "V in 2..50", "S in 4..9"],
+    "args": [
+        {"name": "ids", "role": "index", "dtype": "int32", "shape": ["T"], "domain": {"index": "x.0"}},
+        {"name": "used", "role": "index", "dtype": "int32", "shape": ["B"], "domain": {"lengths": "y.1"}},
+        {"name": "q", "role": "weight", "dtype": "int8", "shape": ["T"]},
+        {"name": "x", "role": "activation", "dtype": "float32", "shape": ["V"]},
+        {"name": "y", "role": "activation", "dtype": "float32", "shape": ["B", "T"]},
+        {"name": "slots", "role": "index", "dtype": "int32", "shape": ["S"],
+         "domain": {"index": "z.0", "unique": True, "sentinel": -1}},
+        {"name": "z", "role": "activation", "dtype": "float32", "shape": ["V"]},
+        {"name": "window", "role": "scalar", "dtype": "int32", "domain": {"low": 1}},
+        {"name": "out", "role": "output", "dtype": "float32", "shape": ["B"]},
+    ],
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def counted() -> KernelContract:
+    return KernelContract.model_validate(COUNTED)
+
+
+@pytest.mark.parametrize(
+    ("name", "variant"), [("ids", "one-place"), ("q", "highest"), ("q", "lowest"), ("used", "full")]
+)
+def test_counters_and_accumulators_are_filled_at_the_largest_size(
+    counted: KernelContract, name: str, variant: str
+) -> None:
+    (case, *_) = [c for c in cases(counted, 1, 0) if "at its largest" in c.origin and (name, variant) in c.variants]
+    size = dict(case.dims)["T"]
+    assert size > 50_000
+    values = {*build(counted, case)[name].tolist()}
+    assert len(values) == 1
+    assert name == "ids" or values <= {127, -128, size}
+
+
+def test_a_number_is_as_large_as_what_lengths_count_to(counted: KernelContract) -> None:
+    told = [c for c in cases(counted, 1, 0) if c.origin.startswith("window is ")]
+    found = {build(counted, c)["window"] - dict(c.dims)["T"] for c in told}
+    assert found == {-1, 0, 1}
+    assert all({*build(counted, c)["used"].tolist()} == {dict(c.dims)["T"]} for c in told)
+
+
+def test_places_that_are_taken_once_leave_the_ends_unused(counted: KernelContract) -> None:
+    case = next(c for c in cases(counted, 1, 0) if c.padding and ("slots", "holes-inside") in c.variants)
+    made = build(counted, case)
+    used = made["slots"][made["slots"] >= 0].tolist()
+    assert -1 in made["slots"]
+    assert used
+    assert len(set(used)) == len(used)
+    assert not {0, len(made["z"]) - 1} & set(used)
+    assert np.isnan(made["z"][[0, -1]]).all()

@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cache
+from statistics import mode
 from types import MappingProxyType
 from typing import Annotated, Any
 
@@ -189,7 +190,17 @@ def fill_of(contract: KernelContract, case: Case, name: str) -> Fill:
         if isinstance(d.low, str) or isinstance(d.high, str)
         else values
     )
-    return Fill(name, role, values, dtype_of(dtype), shape_of(values.shape or (), dims), extent, total)
+    pages, axis = d.pages or ("", 0)
+    page = shape_of(contract.values[pages][1].shape or (), dims)[axis] if pages else 1
+    beside = _counted_to(contract, dims) if role is Role.SCALAR else 0
+    return Fill(name, role, values, dtype_of(dtype), shape_of(values.shape or (), dims), extent, page, total, beside)
+
+
+def _counted_to(contract: KernelContract, dims: Mapping[str, int]) -> int:
+    """What the first lengths count to, or else the size that most dimensions have."""
+    counted = (contract.extent_of(v.domain) for _, v in contract.values.values() if v.domain.lengths)
+    first = next((text for text in counted if text is not None), None)
+    return parse_expression(first).value(dims) if first is not None else mode(dims.values() or [0])
 
 
 def build(

@@ -24,6 +24,7 @@ from validator.differential.padding import has_padding
 from validator.differential.shapes import Dims, Space
 from validator.manifest.contract import KernelContract
 from validator.manifest.dims import parse_expression
+from validator.manifest.roles import FILLED
 
 __all__ = ["constructed_cases", "left_out"]
 
@@ -64,9 +65,10 @@ def constructed_cases(contract: KernelContract, space: Space) -> Iterator[Case]:
     for name, (_, values) in contract.values.items():
         for dtype in values.dtype[1:]:
             yield case(typical, f"{name} as {dtype}", "I19", dtypes=((name, dtype),))
-        for dims, variant_name in zip(sizes, _able(contract, name, unlike), strict=False):
+        able = dict.fromkeys([*_able(contract, name, unlike), *_able(contract, name, beyond)])
+        for dims, variant_name in zip(sizes, able, strict=False):
             variant = VARIANTS[variant_name]
-            suited = dims if variant_name in _able(contract, name, dims) else unlike
+            suited = next(d for d in (dims, unlike, beyond) if variant_name in _able(contract, name, d))
             yield case(suited, f"{name} {variant.words}", variant.input_class, variants=((name, variant_name),))
         for layout in layouts_of(values):
             input_class = LAYOUT_CLASS.get(layout, "I11")
@@ -100,6 +102,8 @@ def _fillings(contract: KernelContract, space: Space, sizes: Iterator[Dims]) -> 
         filling = _all_at_once(contract, wanted, dims)
         if len(filling) > 1:
             yield f"all at once: {wanted[0]}", VARIANTS[wanted[0]].input_class, dims, filling
+    yield from _beside_sizes(contract, space)
+    yield from _at_the_largest(contract, space)
     dims = space.beyond_a_tile()
     words = [name for name in contract.values if LIMITS in _able(contract, name, dims, alone=False)]
     if words:
@@ -116,6 +120,47 @@ def _all_at_once(contract: KernelContract, wanted: tuple[str, ...], dims: Dims) 
     """Every argument that can take one of these variants."""
     able = {name: _able(contract, name, dims, alone=False) for name in contract.values}
     return {name: next(v for v in wanted if v in some) for name, some in able.items() if {*wanted} & {*some}}
+
+
+def _beside_sizes(contract: KernelContract, space: Space) -> Iterator[Filling]:
+    """Numbers passed by value as large as something is long, and one more and less, where everything is as long."""
+    dims = space.complete({}) or {}
+    for wanted in ("one-fewer", "as-many", "one-more"):
+        if filling := _all_at_once(contract, (wanted,), dims):
+            origin = f"{' and '.join(filling)} {VARIANTS[wanted].words}"
+            yield origin, "I2", dims, {**_all_at_once(contract, ("full",), dims), **filling}
+
+
+_COUNTED = (("one-place",), ("full",), ("extremes",), ("highest",), ("lowest",))
+"""What fills counters and accumulators, where there is much of it."""
+
+
+def _at_the_largest(contract: KernelContract, space: Space) -> Iterator[Filling]:
+    """Whole numbers that are counted or added up, along each dimension at its largest."""
+    beyond = space.beyond_a_tile()
+    for dimension in space.names:
+        along = [
+            n for n, (_, v) in contract.values.items() if dimension in v.size_names or _counts(contract, n, dimension)
+        ]
+        dims = space.largest(dimension) if any(_is_whole(contract, name) for name in along) else None
+        if dims is not None and dims[dimension] > beyond.get(dimension, 0):
+            for wanted in _COUNTED:
+                filling = {n: v for n, v in _all_at_once(contract, wanted, dims).items() if n in along}
+                if filling:
+                    origin = f"{' and '.join(filling)} {VARIANTS[wanted[0]].words}, {dimension} at its largest"
+                    yield origin, VARIANTS[wanted[0]].input_class, dims, filling
+
+
+def _is_whole(contract: KernelContract, name: str) -> bool:
+    role, values = contract.values[name]
+    return role not in FILLED and any("int" in dtype for dtype in values.dtype)
+
+
+def _counts(contract: KernelContract, name: str, dimension: str) -> bool:
+    """Whether lengths count positions along an axis of this size."""
+    domain = contract.values[name][1].domain
+    counted = contract.extent_of(domain) if domain.lengths is not None else None
+    return counted is not None and dimension in parse_expression(counted).names
 
 
 def _rounds(contract: KernelContract) -> bool:

@@ -30,6 +30,8 @@ _SEARCH = 20_000
 """Assignments tried before a combination of sizes counts as impossible."""
 _RAGGED = 1 << 17
 """Elements of the largest argument where a larger one would tell no more."""
+_CHEAP = 1 << 18
+"""Elements of the largest argument where one size is as large as can be, in several cases."""
 _ELEMENTS = 1 << 20
 """Elements of the largest argument in a generated case; production shapes may be larger."""
 
@@ -114,6 +116,15 @@ class Space:
             taken = {values[0] for values in wanted.values()}
             wanted[name] = [v for v in self._typical[name] if v > 1 and v not in taken][:8] or self._typical[name]
         return self.complete({}, wanted) or {}
+
+    def largest(self, name: str) -> Dims | None:
+        """The largest size of one dimension that is still cheap beside small ones of the others, or half of it, …"""
+        values, end = self.values[name], len(self.values[name])
+        while end:
+            if (dims := self._search({name: values[end - 1]}, {}, _CHEAP)) is not None:
+                return dims
+            end //= 2
+        return None
 
     def beyond_a_tile(self) -> Dims:
         """Sizes that fill more than one tile of each dimension and not all of the last, as far as there are such."""

@@ -31,8 +31,12 @@ class Fill:
     shape: tuple[int, ...]
     extent: int = 0
     """For an index, lengths or cuts: positions along the axis that they speak of."""
+    page: int = 1
+    """Slots of one of the pages that lengths speak of."""
     total: int | None = None
     """What the elements, or the lengths of segments between them, must add up to."""
+    beside: int = 0
+    """For a number passed by value: what lengths count to, or else the size that most dimensions have."""
     room: Room = field(default=np.empty, compare=False)
     """Where a large array is drawn."""
 
@@ -77,6 +81,13 @@ class Fill:
         return not (d.speaks_of or d.probability or d.values or d.sum or d.unique or d.sorted)
 
     @property
+    def distinct(self) -> tuple[int, int]:
+        """(rows, elements in each of them of which none occurs twice)."""
+        if self.values.domain.unique == "rows" and self.shape:
+            return math.prod(self.shape[:-1]), self.shape[-1]
+        return 1, math.prod(self.shape)
+
+    @property
     def lengths(self) -> tuple[int, int]:
         """Least and greatest length, of what a length counts or of a segment."""
         low, high = self.values.domain.fixed
@@ -111,9 +122,8 @@ def filled(fill: Fill, source: Source) -> Array:
             return in_domain(fill, least + source.below(most - least + 1, fill.shape))
         low, high = (low if given[0] else max(low, -100.0)), (high if given[1] else min(high, 100.0))
         if d.unique:
-            size = int(np.prod(fill.shape, dtype=np.int64))
-            high = max(high, low + size) if not given[1] else high
-            return in_domain(fill, (low + source.order(int(high - low) + 1)[:size]).reshape(fill.shape))
+            high = max(high, low + fill.distinct[1]) if not given[1] else high
+            return in_domain(fill, (low + _different(fill, source, int(high - low) + 1)).reshape(fill.shape))
         return in_domain(fill, low + source.below(int(high - low) + 1, fill.shape))
 
     def drawn(shape: tuple[int, ...]) -> NDArray[np.float64]:
@@ -154,14 +164,30 @@ def in_domain(fill: Fill, data: NDArray[Any]) -> Array:
 
 
 def _indices(fill: Fill, source: Source) -> Array:
-    """Valid positions; without repeats when the contract says so (as far as there are enough positions)."""
-    size = int(np.prod(fill.shape, dtype=np.int64))
-    if fill.values.domain.unique and size <= fill.extent:
-        flat = source.order(fill.extent)[:size]
+    """Valid positions; without repeats where the contract says so, and no entry where there are too few of them."""
+    d = fill.values.domain
+    if d.unique:
+        places = _different(fill, source, fill.extent)
+        found = np.full(fill.distinct, d.sentinel or 0)
+        found[:, : places.shape[1]] = places
+        found = found.reshape(fill.shape)
     else:
-        flat = source.below(fill.extent, (size,))
-    flat = np.sort(flat) if fill.values.domain.sorted else flat
-    return flat.reshape(fill.shape).astype(fill.dtype)
+        found = source.below(fill.extent, fill.shape)
+    return (np.sort(found, axis=-1) if d.sorted and found.ndim else found).astype(fill.dtype)
+
+
+_AT_ONCE = 1 << 22
+"""Numbers that are put in order for rows of their own."""
+
+
+def _different(fill: Fill, source: Source, count: int) -> NDArray[np.int64]:
+    """Rows of numbers below a count, none twice in a row, as many as there are."""
+    rows, width = fill.distinct
+    if rows * count <= _AT_ONCE:
+        order = np.argsort(source.raw(rows * count).reshape(rows, count), axis=1, kind="stable")
+        return order[:, :width].astype(np.int64)
+    first = source.below(count, (rows, 1))  # one order, which each row takes up elsewhere
+    return np.asarray(source.order(count)[(first + np.arange(min(width, count))) % count])
 
 
 def drawn_segments(fill: Fill, source: Source, count: int) -> NDArray[np.int64]:

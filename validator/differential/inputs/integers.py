@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from validator.differential.inputs.fill import Fill, as_segments, drawn_segments, filled, in_domain, within
-from validator.differential.inputs.variant import Variant
+from validator.differential.inputs.variant import Make, Variant
 from validator.differential.numbers import Array, Source
 
 __all__ = ["INTEGERS"]
@@ -29,12 +29,17 @@ def _shaped(fill: Fill, flat: object) -> Array:
 
 def _ends(fill: Fill, source: Source) -> Array:
     """The last position, then the first, then the second last: where an off-by-one shows."""
-    size = _size(fill)
+    rows, size = fill.distinct
     walk = np.empty(size, np.int64)
     walk[0::2] = fill.extent - 1 - np.arange(len(walk[0::2]))
     walk[1::2] = np.arange(len(walk[1::2]))
     walk = walk % max(fill.extent, 1)
-    return _shaped(fill, np.sort(walk) if fill.values.domain.sorted else walk)
+    return _shaped(fill, np.tile(np.sort(walk) if fill.values.domain.sorted else walk, rows))
+
+
+def _enough(fill: Fill) -> bool:
+    """Whether there is a position for every entry that must not be that of another."""
+    return _index(fill) and fill.extent > 0 and (not fill.values.domain.unique or fill.distinct[1] <= fill.extent)
 
 
 def _holes(fill: Fill, source: Source) -> Array:
@@ -47,14 +52,25 @@ def _holes(fill: Fill, source: Source) -> Array:
 
 def _holes_inside(fill: Fill, source: Source) -> Array:
     """As `_holes`, and neither the first place nor the last is used: what "no entry" is taken for lies unused."""
-    data = _holes(fill, source)
-    inside = np.clip(data.astype(np.int64), 1, max(fill.extent - 2, 1))
-    return np.where(data == fill.values.domain.sentinel, data, inside.astype(data.dtype))
+    data = _holes(fill, source).reshape(-1)
+    used = np.flatnonzero(data != fill.values.domain.sentinel)
+    places = np.clip(data[used].astype(np.int64), 1, fill.extent - 2)
+    if fill.values.domain.unique:
+        places = 1 + source.order(fill.extent - 2)[: len(used)]
+        data[used[len(places) :]] = fill.values.domain.sentinel
+    data[used[: len(places)]] = places
+    return data.reshape(fill.shape)
 
 
 def _extremes(fill: Fill, source: Source) -> Array:
     low, high = fill.integers
     return in_domain(fill, np.where(source.below(2, fill.shape) == 0, low, high))
+
+
+def _beside_pages(fill: Fill, source: Source) -> Array:
+    whole = fill.page * (1 + source.below(max(fill.lengths[1] // fill.page, 1), (_size(fill),)))
+    by = (np.arange(_size(fill)) + source.below(3, ())) % 3 - 1
+    return _shaped(fill, np.clip(whole + by, *fill.lengths))
 
 
 def _segments(fill: Fill, *, most: int = 0, least: int = 0) -> bool:
@@ -92,10 +108,28 @@ def _in_ones(fill: Fill) -> bool:
 
 def _beside_powers(fill: Fill, source: Source) -> Array:
     """One more and one less than a power of two in turn, the largest first that fit in twice."""
-    (rows, count), total = fill.segments, fill.total or 0
-    sizes = [power + by for power in (256, 128, 64, 32, 16, 8, 4, 2) for by in (1, -1) if power + by <= total // 2]
+    (rows, count), total, (low, high) = fill.segments, fill.total or 0, fill.lengths
+    beside = [power + by for power in (256, 128, 64, 32, 16, 8, 4, 2) for by in (1, -1)]
+    sizes = [size for size in beside if low <= size <= min(high, total // 2)]
     places = np.minimum(np.cumsum(np.resize(sizes, count)), total)
     return as_segments(fill, within(fill, np.tile(np.diff(places, prepend=0), (rows, 1))))
+
+
+def _beside(by: int) -> Variant:
+    """A number passed by value: as large as something is long, or one more or less."""
+
+    def applies(fill: Fill) -> bool:
+        low, high = fill.integers if not fill.floating else (0, -1)
+        return fill.beside > 0 and fill.free and low <= fill.beside + by <= high
+
+    name = {-1: "one-fewer", 0: "as-many", 1: "one-more"}[by]
+    words = {-1: "one less than", 0: "as large as", 1: "one more than"}[by]
+    make = lambda f, s: _shaped(f, np.full(_size(f), f.beside + by))  # noqa: E731
+    return Variant(name, "I2", f"is {words} an axis is long", applies, make, alone=False)
+
+
+def _end(at: int) -> Make:
+    return lambda fill, source: in_domain(fill, np.full(fill.shape, fill.integers[at]))
 
 
 def _bounded(fill: Fill) -> bool:
@@ -108,7 +142,7 @@ INTEGERS: tuple[Variant, ...] = (
             lambda f: _index(f) and not f.values.domain.unique and f.extent > 0,
             lambda f, s: _shaped(f, np.full(_size(f), s.below(f.extent, (1,))[0]))),
     Variant("ends", "I2", "points to the last and first places",
-            lambda f: _index(f) and f.extent > 0 and (not f.values.domain.unique or _size(f) <= f.extent), _ends),
+            _enough, _ends),
     Variant("reversed", "I11", "counts down",
             lambda f: _index(f) and not f.values.domain.sorted and 0 < _size(f) <= f.extent,
             lambda f, s: _shaped(f, np.arange(_size(f))[::-1])),
@@ -116,19 +150,25 @@ INTEGERS: tuple[Variant, ...] = (
             lambda f: not f.floating and f.values.domain.sentinel is not None, _holes),
     Variant("holes-inside", "I7", "has entries that mean nothing and leaves the first and the last place unused",
             lambda f: _index(f) and f.values.domain.sentinel is not None and f.extent > 2
-            and not f.values.domain.unique and not f.values.domain.sorted, _holes_inside),
+            and not f.values.domain.sorted, _holes_inside),
     Variant("full", "I2", "uses everything", _lengths, lambda f, s: _shaped(f, np.full(_size(f), f.lengths[1]))),
     Variant("empty", "I3", "uses nothing", lambda f: _lengths(f) and f.lengths[0] <= 0,
             lambda f, s: _shaped(f, np.zeros(_size(f)))),
     Variant("single", "I4", "uses one", lambda f: _lengths(f) and f.lengths[0] <= 1 <= f.lengths[1],
             lambda f, s: _shaped(f, np.ones(_size(f)))),
+    Variant("whole-pages", "I2", "fills its last page, or has one more or one less",
+            lambda f: _lengths(f) and f.page > 1 and f.lengths[1] > f.page and f.lengths[0] <= f.page,
+            _beside_pages),
     *map(_with_empty, (0, 1, -1)),
     Variant("one-segment", "I2", "has everything in one segment", lambda f: _segments(f, most=f.total or 0),
             _all_in_one),
     Variant("ones", "I4", "has one in each segment, and the rest in the last", _in_ones,
             lambda f, s: as_segments(f, within(f, np.ones(f.segments, np.int64)))),
     Variant("beside-powers", "I2", "has segments one more and one less than powers of two",
-            lambda f: _segments(f, most=3) and (f.total or 0) >= 6, _beside_powers),
+            lambda f: _segments(f, most=3, least=3) and (f.total or 0) >= 6, _beside_powers),
     Variant("extremes", "I10", "is at the ends of its range", _bounded, _extremes),
+    Variant("highest", "I10", "is at the upper end of its range throughout", _bounded, _end(1), alone=False),
+    Variant("lowest", "I10", "is at the lower end of its range throughout", _bounded, _end(0), alone=False),
+    *map(_beside, (-1, 0, 1)),
 )  # fmt: skip
 """In the order in which they are tried."""
