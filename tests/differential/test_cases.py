@@ -288,3 +288,54 @@ def test_large_is_beyond_what_an_exponential_holds_and_huge_is_far_beyond(dtype:
     argument = {"name": "x", "role": "activation", "dtype": dtype, "shape": [64], "domain": {"high": 1}}
     one = KernelContract.model_validate({"match": "k", "args": [argument]})
     assert "huge" not in variants_of(one, Case("k", (), 0), "x")
+
+
+@pytest.mark.parametrize(
+    ("unique", "sizes"), [("rows", (("T", 9), ("K", 3), ("E", 4))), (True, (("T", 2), ("K", 2), ("E", 5)))]
+)
+@pytest.mark.parametrize("ordered", [False, True])
+def test_no_element_stands_twice_where_none_may(unique: Any, sizes: tuple[tuple[str, int], ...], ordered: bool) -> None:
+    chosen = _routed(unique, ordered)
+    assert all(Space(chosen).holds(dict(case.dims)) for case in cases(chosen, 1, 20))
+    for variants in [(), *((("ids", way),) for way in variants_of(chosen, Case("k", sizes, 1), "ids"))]:
+        for seed in range(4):
+            ids = build(chosen, Case("k", sizes, seed, variants=variants))["ids"]
+            assert np.all((ids >= 0) & (ids < dict(sizes)["E"]))
+            assert all(
+                len(set(row)) == len(row) for row in (ids.tolist() if unique == "rows" else [ids.ravel().tolist()])
+            )
+            assert not ordered or np.all(np.diff(ids, axis=1) >= 0)
+    assert (unique == "rows") == any(
+        dict(c.dims)["T"] * dict(c.dims)["K"] > dict(c.dims)["E"] for c in cases(chosen, 1, 20)
+    )
+
+
+def _routed(unique: Any, ordered: bool = False, **domain: Any) -> KernelContract:
+    ids = {"index": "w.0", "unique": unique, "sorted": ordered, **domain}
+    args = [
+        {"name": "w", "role": "weight", "dtype": "float32", "shape": ["E", 2]},
+        {"name": "ids", "role": "index", "dtype": "int32", "shape": ["T", "K"], "domain": ids},
+    ]
+    return KernelContract.model_validate({"match": "k", "dims": ["T in 1..9", "K in 1..4", "E in 1..6"], "args": args})
+
+
+def test_what_no_place_is_left_for_is_no_entry() -> None:
+    chosen = _routed(True, sentinel=-1)
+    ids = build(chosen, Case("k", (("T", 4), ("K", 2), ("E", 5)), 1))["ids"]
+    assert sorted(ids.ravel().tolist()) == [-1, -1, -1, 0, 1, 2, 3, 4]
+    with pytest.raises(ValueError, match=r"production\[0\]: breaks `\(T\) \* \(K\) <= E`"):
+        KernelContract.model_validate({**_routed(True).model_dump(), "production": [{"T": 4, "K": 2, "E": 5}]})
+
+
+def test_many_rows_of_many_places_are_drawn_at_once() -> None:
+    ids = {
+        "name": "ids",
+        "role": "index",
+        "dtype": "int32",
+        "shape": [3000, 2],
+        "domain": {"index": "w.0", "unique": "rows"},
+    }
+    args = [{"name": "w", "role": "weight", "dtype": "int8", "shape": [70000]}, ids]
+    drawn = build(KernelContract.model_validate({"match": "k", "args": args}), Case("k", (), 1))["ids"]
+    assert np.all(drawn[:, 0] != drawn[:, 1])
+    assert len(np.unique(drawn)) > 5000

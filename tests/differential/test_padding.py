@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 
 from validator.differential.cases import Case, build, cases
 from validator.differential.engine import run_case
@@ -100,3 +101,73 @@ def test_unused_parts_are_what_padding_fills() -> None:
     assert unused.any()
     np.testing.assert_array_equal(np.isnan(padded["x"]), unused)
     np.testing.assert_array_equal(padded["x"][~unused], plain["x"][~unused])
+
+
+def paged(cache: list[Any], slots: str, **more: Any) -> KernelContract:
+    args: list[dict[str, Any]] = [
+        {"name": "k", "role": "state", "dtype": "float32", "shape": cache},
+        {"name": "v", "role": "state", "dtype": "bfloat16", "shape": cache},
+        {"name": "scales", "role": "activation", "dtype": "float32", "shape": cache[:1]},
+        {"name": "table", "role": "index", "dtype": "int32", "shape": ["B", "M"], "domain": {"index": "k.0"} | more},
+        {"name": "lens", "role": "index", "dtype": "int32", "shape": ["B"],
+         "domain": {"lengths": "table.1", "slots": slots}},
+    ]  # fmt: skip
+    dims = ["B in 1..3", "M in 1..4", "N in 1..40", "S in {4, 8}"]
+    return KernelContract.model_validate({"match": "k", "dims": dims, "args": args})
+
+
+PAGES = (("B", 3), ("M", 4), ("N", 20), ("S", 4))
+
+
+@pytest.mark.parametrize(("cache", "slots"), [(["N", "S", 2], "k.1"), (["N", 2, "S"], "k.2")])
+def test_slots_beyond_a_length_and_pages_of_no_entry_in_use_hold_nan(cache: list[Any], slots: str) -> None:
+    chosen, axis = paged(cache, slots), int(slots[-1])
+    for variants in ((), (("lens", "whole-pages"),), (("lens", "empty"),), (("lens", "full"),)):
+        inputs = build(chosen, Case("k", PAGES, 2, variants=variants, padding=True))
+        used = np.zeros((20, 4), bool)
+        for row, length in zip(inputs["table"], inputs["lens"], strict=True):
+            assert 0 <= length <= 16
+            for at in range(int(length)):
+                used[row[at // 4], at % 4] = True
+        for name in ("k", "v"):
+            nan = np.isnan(np.moveaxis(inputs[name].astype(np.float64), axis, 1))
+            np.testing.assert_array_equal(nan, np.broadcast_to(~used[:, :, None], nan.shape))
+        np.testing.assert_array_equal(np.isnan(inputs["scales"]), ~used.any(axis=1))
+
+
+def test_entries_behind_a_length_point_to_pages_that_hold_nan() -> None:
+    chosen = paged(["N", "S", 2], "k.1")
+    case = Case("k", PAGES, 5, variants=(("lens", "single"),))
+    plain, padded = build(chosen, case), build(chosen, replace(case, padding=True))
+    np.testing.assert_array_equal(plain["table"][:, 0], padded["table"][:, 0])
+    behind = padded["table"][:, 1:]
+    assert np.all((behind >= 0) & (behind < 20))
+    assert np.isnan(padded["k"][behind]).all()
+    unique = paged(["N", "S", 2], "k.1", unique=True)
+    kept = build(unique, replace(case, padding=True))["table"]
+    assert len(np.unique(kept)) == kept.size
+
+
+def test_lengths_of_pages_are_tried_where_a_page_ends() -> None:
+    chosen = paged(["N", "S", 2], "k.1")
+    seen = {
+        int(length) % 4
+        for seed in range(6)
+        for length in build(chosen, Case("k", PAGES, seed, variants=(("lens", "whole-pages"),)))["lens"]
+    }
+    assert seen == {0, 1, 3}
+    assert any(("lens", "whole-pages") in case.variants for case in cases(chosen, 1, 0))
+
+
+@pytest.mark.parametrize(
+    ("index", "slots", "told"),
+    [
+        ("k.0", "k.0", "expected another axis of 'k', into which 'table' points"),
+        ("k.0", "v.1", "expected another axis of 'k', into which 'table' points"),
+        ("k.0", "k.7", "'k' has no axis 7"),
+        (None, "k.1", "'table' has no domain.index, such as k.0"),
+    ],
+)
+def test_slots_that_are_none_are_told(index: str | None, slots: str, told: str) -> None:
+    with pytest.raises(ValidationError, match=told):
+        paged(["N", "S", 2], slots, index=index)

@@ -78,7 +78,7 @@ def _other(fill: Fill, flat: Array, at: int, *, padded: bool) -> Any:
             return None
         low, high = fill.ends(old - 2.0, old + 2.0)
         return high if old - low < high - old else low
-    return _other_integer(fill, flat, int(flat[at]))
+    return _other_integer(fill, flat, at)
 
 
 def _other_cut(fill: Fill, flat: Array, at: int) -> int | None:
@@ -92,13 +92,14 @@ def _other_cut(fill: Fill, flat: Array, at: int) -> int | None:
     return next((v for v in (old + 1, old - 1) if all(low <= n <= high for n in (v - before, after - v))), None)
 
 
-def _other_integer(fill: Fill, flat: Array, old: int) -> int | bool | None:
+def _other_integer(fill: Fill, flat: Array, at: int) -> int | bool | None:
     """The next position, length or number, or the first after the last."""
-    d = fill.values.domain
+    d, old = fill.values.domain, int(flat[at])
     if fill.dtype.kind == "b":
         return not old
     if d.unique:
-        taken = set(flat.astype(np.int64).tolist())
+        row = at // fill.distinct[1] * fill.distinct[1]
+        taken = set(flat[row : row + fill.distinct[1]].astype(np.int64).tolist())
         return next((v for v in range(fill.extent) if v not in taken), None) if d.index else None
     low, high = fill.integers
     if d.index or d.lengths:

@@ -277,7 +277,9 @@ class KernelContract(Model):
         axes = [axis for axis in (domain.speaks_of, domain.pages) if axis is not None]
         shapes = {name: self.values[name][1].shape or () for name, _ in axes if name in self.values}
         sizes = [str(shapes[name][axis]) for name, axis in axes if axis < len(shapes.get(name, ()))]
-        return " * ".join(f"({size})" for size in sizes) if sizes and len(sizes) == len(axes) else None
+        if not sizes or len(sizes) < len(axes):
+            return None
+        return sizes[0] if len(sizes) == 1 else " * ".join(f"({size})" for size in sizes)
 
     @cached_property
     def generated(self) -> tuple[str, ...]:
@@ -343,15 +345,32 @@ def _nearest(name: str, known: Iterable[str]) -> str:
 
 
 def _implied(contract: KernelContract) -> Iterator[str]:
-    """So many lengths of at least `low` and at most `high` have to be able to add up to their total."""
+    """What values that hang together mean for sizes."""
     for _, values in contract.values.values():
-        count, domain, extent = values.segments, values.domain, contract.extent_of(values.domain)
-        total, high = domain.sum or extent, domain.high if domain.high is not None else domain.lengths and extent
-        if count is not None and total is not None:
-            if isinstance(domain.low, str) or (domain.low or 0) > 0:
-                yield f"({_whole(domain.low)}) * {count} <= {total}"
-            if high is not None:
-                yield f"{total} <= ({_whole(high)}) * {count}"
+        yield from _adding_up(values, contract.extent_of(values.domain))
+        yield from _differing(values, contract.extent_of(values.domain))
+
+
+def _adding_up(values: Values, extent: str | None) -> Iterator[str]:
+    """So many lengths of at least `low` and at most `high` have to be able to add up to their total."""
+    domain, count = values.domain, values.segments
+    total, high = domain.sum or extent, domain.high if domain.high is not None else domain.lengths and extent
+    if count is not None and total is not None:
+        if isinstance(domain.low, str) or (domain.low or 0) > 0:
+            yield f"({_whole(domain.low)}) * {count} <= {total}"
+        if high is not None:
+            yield f"{total} <= ({_whole(high)}) * {count}"
+
+
+def _differing(values: Values, extent: str | None) -> Iterator[str]:
+    """So many different elements need as many positions, or numbers; where there is a sentinel, it is what is left."""
+    domain, count = values.domain, values.distinct
+    if count is None or domain.sentinel is not None or any("int" not in dtype for dtype in values.dtype):
+        return
+    if domain.index is not None and extent is not None:
+        yield f"{count} <= {extent}"
+    elif domain.low is not None and domain.high is not None:
+        yield f"{count} <= ({_whole(domain.high)}) - ({_whole(domain.low)}) + 1"
 
 
 def _whole(end: float | str | None) -> int | str:

@@ -113,7 +113,8 @@ class Domain(Model):
     sum: str | None = None
     """The elements add up to this expression of dimensions (`sum(lengths) == T`). Of `offsets` and `ends` the segments'
     lengths do: the axis is unused from there on."""
-    unique: bool = False
+    unique: bool | Literal["rows"] = False
+    """No element twice: in the whole array, or in each row along the last axis (the experts that a token goes to)."""
     sorted: bool = False
     """Ascending along the last axis."""
     probability: bool = False
@@ -207,6 +208,13 @@ class Values(Model):
                 wrong.append(str(error))
         raise_all(wrong)
         return self
+
+    @property
+    def distinct(self) -> str | None:
+        """How many elements differ from one another, as an expression; None: they need not."""
+        sizes = [f"({size})" for size in self.shape or ()] or ["1"]
+        unique = self.domain.unique
+        return None if not unique else sizes[-1] if unique == "rows" else " * ".join(sizes)
 
     @property
     def segments(self) -> str | None:
