@@ -90,7 +90,7 @@ def test_sizes_meet_beyond_their_tiles_and_are_unlike_each_other() -> None:
 
 COUNTED: dict[str, Any] = {
     "match": "k",
-    "dims": ["T in 1..100000", "B in 1..4", "V in 2..50", "S in 4..9"],
+    "dims": ["T in 1..100000", "B in 1..4", "V in 2..50", "U in 9..50", "S in 4..9"],
     "args": [
         {"name": "ids", "role": "index", "dtype": "int32", "shape": ["T"], "domain": {"index": "x.0"}},
         {"name": "used", "role": "index", "dtype": "int32", "shape": ["B"], "domain": {"lengths": "y.1"}},
@@ -99,7 +99,7 @@ COUNTED: dict[str, Any] = {
         {"name": "y", "role": "activation", "dtype": "float32", "shape": ["B", "T"]},
         {"name": "slots", "role": "index", "dtype": "int32", "shape": ["S"],
          "domain": {"index": "z.0", "unique": True, "sentinel": -1}},
-        {"name": "z", "role": "activation", "dtype": "float32", "shape": ["V"]},
+        {"name": "z", "role": "activation", "dtype": "float32", "shape": ["U"]},
         {"name": "window", "role": "scalar", "dtype": "int32", "domain": {"low": 1}},
         {"name": "out", "role": "output", "dtype": "float32", "shape": ["B"]},
     ],
