@@ -28,6 +28,7 @@ from validator.differential.numbers import (
     in_chunks,
     is_float,
     largest,
+    same_bytes,
 )
 from validator.differential.spread import F64, apart
 from validator.manifest.contract import KernelContract, Tolerance
@@ -49,6 +50,10 @@ class Expected:
     """Elements that the reference does not write."""
     undecided: NDArray[np.bool_] | None = None
     """Elements whose digits hang on rounding errors of the promised precision; None: nobody asked."""
+    least: Array | None = None
+    """Of a result of few values: what each element is at least, in its type; None: `yardstick` says it all."""
+    most: Array | None = None
+    """What it is at most."""
     beyond: bool = field(init=False)
     """Some element is too large for the output's type."""
     widest: float = field(init=False)
@@ -118,6 +123,8 @@ def _plainly_right(tolerance: Tolerance, want: Expected, got: Array) -> bool:
     of the few others are looked at: what honest results are. Nothing as large as the result is made."""
     if not _has_short_way(tolerance, got):
         return False
+    if want.least is not None:  # a step is no error of which a little is right
+        return as_trusted(tolerance) and same_bytes(got, want.native)
     others = _beyond_narrowest(tolerance, want, got)
     return others is not None and (not others or _pools_hold(tolerance, want, got, others))
 
@@ -294,11 +301,20 @@ def _within(
             bad = finite & (ulp_distance(got, want.native) > tolerance.ulp)
         case "absolute":
             bad = finite & (np.abs(wide - want.exact) > tolerance.atol + tolerance.rtol * np.abs(want.exact))
+        case _ if want.least is not None and want.most is not None:
+            bad = finite & ((wide < want.least.astype(np.float64)) | (wide > want.most.astype(np.float64)))
+            if bad.any():
+                yield _Wrong(FaultKind.VALUE, bad, native, {"furthest, in steps": _steps(got, want.native, bad)})
+            return
         case _:
             yield from _relative(tolerance, want, wide, finite)
             return
     if bad.any():
         yield _Wrong(FaultKind.VALUE, bad, native, {"policy": tolerance.policy})
+
+
+def _steps(got: Array, native: Array, bad: NDArray[np.bool_]) -> int:
+    return int(np.max(ulp_distance(got, native), where=bad, initial=0))
 
 
 def _relative(tolerance: Tolerance, want: Expected, wide: F64, finite: NDArray[np.bool_]) -> Iterator[_Wrong]:

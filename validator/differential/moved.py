@@ -17,6 +17,7 @@ import numpy as np
 
 from validator.differential.buffers import Written
 from validator.differential.cases import Case, Inputs, float_arguments
+from validator.differential.graded import at_edges, edges
 from validator.differential.inputs import OUTWEIGHED
 from validator.differential.numbers import Array, Source, derived, dtype_of, eps_of, in_chunks
 from validator.differential.spill import kept
@@ -56,6 +57,11 @@ class Beside:
         sums = long_sums(self.contract, self.inputs, self.native) if self.wide else []
         return [(one, index) for one in sums for index in range(_pairs(self.inputs, one))]
 
+    @cached_property
+    def _edges(self) -> list[tuple[float, tuple[int, ...]]]:
+        """Moves that show where results of few values lie near an edge."""
+        return edges(self.inputs, PROMISED[self.contract.compute_dtype], self.native) if self.wide else []
+
     def asked(self, given: Inputs) -> Iterator[Inputs]:
         """Inputs, in an order that `taken` knows. `given`: those of the case, as the reference gets them."""
         probes = range(_probes(self.inputs))
@@ -65,6 +71,7 @@ class Beside:
             yield from (_moved_together(self.contract, self.inputs, self.case, index) for index in probes)
         for one, index in self._pairs:
             yield from halves(self.contract, self.inputs, given, self.case, one, index)
+        yield from at_edges(self.inputs, given, self._edges)
         if self._fixed:
             yield from (_as_promised(self.contract, self.inputs, self.case, index) for index in probes)
 
@@ -94,6 +101,9 @@ class Beside:
             other = next(results)
             for name, spread in spreads.items():
                 spread.add_halves(one[name], other[name], summed.parts, share, outweighed=lost)
+        for outputs in islice(results, len(self._edges)):
+            for name, spread in spreads.items():
+                spread.add_edge(outputs[name])
         undecided = {
             name: Undecided(spreads[name].exact, array.dtype) for name, array in self.native.items() if self._fixed
         }

@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from validator.differential.cases import Case, Inputs, copied, fill_of, float_arguments
-from validator.differential.changes import single_changes
+from validator.differential.changes import rearranged, single_changes
 from validator.differential.data import launches_of
 from validator.differential.faults import Fault, FaultKind
 from validator.differential.judge import Expected, judge
@@ -141,15 +141,15 @@ def _same_buffer(runner: Runner, case: Case, inputs: Inputs, expected: Expectati
 def _flip(runner: Runner, case: Case, inputs: Inputs, expected: Expectation, first: Outputs) -> list[Fault]:
     """One element of one input changes, everything else stays: a fingerprint misses it, the result must not.
 
-    One of the floats, and one of the integers, flags and numbers passed by value.
+    One of the floats, and one of the integers, flags and numbers passed by value; then all elements of one are the
+    same, in other places.
     """
-    faults: list[Fault] = []
-    with closing(single_changes(runner.contract, case, inputs)) as changes:
-        for changed, told in changes:
-            faults = _judged(runner, case, changed, f"with only {told} changed in the same buffers")
-            if faults:
-                break
-    return faults
+    for changes, how in ((single_changes, "with only {} changed"), (rearranged, "with {}")):
+        with closing(changes(runner.contract, case, inputs)) as several:
+            for changed, told in several:
+                if faults := _judged(runner, case, changed, f"{how.format(told)} in the same buffers"):
+                    return faults
+    return []
 
 
 def _recheck(runner: Runner, case: Case, inputs: Inputs, expected: Expectation, first: Outputs) -> list[Fault]:
@@ -232,7 +232,7 @@ def _listed(rows: list[int]) -> str:
 
 
 def _row(want: Expected, at: tuple[object, ...]) -> Expected:
-    parts = (want.exact, want.native, want.yardstick, want.unspecified, want.undecided)
+    parts = (want.exact, want.native, want.yardstick, want.unspecified, want.undecided, want.least, want.most)
     return Expected(*(None if part is None else np.asarray(part[at]) for part in parts))  # type: ignore[index,arg-type]
 
 

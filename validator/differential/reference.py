@@ -99,12 +99,13 @@ class Reference:
         spreads, undecided = beside.taken((outputs for outputs, _ in results), exact)
         expected = {}
         for name, spread in spreads.items():
-            due, yard = native[name], spread.yardstick()
+            due, ends = native[name], spread.ends(self.data.contract.tolerance.max_ratio)
+            yard = spread.yardstick()
             lost = free[name] | overflown(self.stock, case, inputs, spread.exact, due)
             if _only_rounds(inputs, due):
                 yard = np.zeros_like(yard)
             noise = undecided[name].where if undecided else None
-            expected[name] = Expected(spread.exact, due, yard, np.broadcast_to(lost, due.shape), noise)
+            expected[name] = Expected(spread.exact, due, yard, np.broadcast_to(lost, due.shape), noise, *ends)
         return expected
 
     def mistaken(self, case: Case, several: list[Inputs]) -> list[Outputs | None]:

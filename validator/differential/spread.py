@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from validator.differential.graded import Graded, is_graded
 from validator.differential.numbers import Array, eps_of, in_chunks, is_float, smallest
 from validator.differential.spill import spilled
 
@@ -41,11 +42,34 @@ class Spread:
         self._moved: F64 = spilled(exact.shape, np.dtype(np.float64))
         self._jumps: NDArray[np.bool_] = np.broadcast_to(np.zeros((), np.bool_), exact.shape)
         """Where the result is another as soon as equal inputs are moved apart."""
+        graded = is_graded(native.dtype)
+        self._graded = Graded(self.exact, native) if graded and is_float(native.dtype) else None
+        self._over: NDArray[np.bool_] | None = np.zeros(native.shape, bool) if graded and not self._graded else None
+
+    def add_edge(self, probe: Array) -> None:
+        """One more result, of inputs moved by several rounding errors: it shows how near to an edge the exact one is.
+
+        An integer that goes further than one step is no quantity that was rounded.
+        """
+        if self._graded is not None:
+            self._graded.add(probe)
+        if self._over is not None:
+            for over, wide, native in in_chunks(self._over, probe, self._native):
+                over |= apart(wide, native) == 1
+
+    def ends(self, ratio: float) -> tuple[Array | None, Array | None]:
+        """(least, greatest) that each element of a result of few values may be, before `yardstick` is asked for.
+
+        `ratio`: how much further than probes moved it.
+        """
+        return (None, None) if self._graded is None else self._graded.ends(self._moved, ratio)
 
     @np.errstate(all="ignore")
     def add(self, probe: Array, share: float = 1.0) -> None:
         """One more result, of inputs that were moved; `share` of all of its kind."""
         floating = is_float(self._native.dtype)
+        if self._graded is not None:
+            self._graded.add(probe)
         for moved, wide, exact, native in in_chunks(self._moved, probe, self.exact, self._native):
             if floating:
                 moved += share * np.square(_finite(wide.astype(np.float64, copy=False) - exact))
@@ -65,6 +89,8 @@ class Spread:
     def forget_jumps(self) -> None:
         """What was seen where equal inputs no longer were equal does not count."""
         self._moved[self._jumps] = 0.0
+        if self._graded is not None and self._jumps.any():
+            self._graded.forget(self._jumps)
 
     @np.errstate(all="ignore")
     def add_together(self, probe: Array, share: float = 1.0) -> None:
@@ -88,6 +114,9 @@ class Spread:
             for half in (one, other):
                 self.add(np.where(self._jumps, self._native, half))
             return
+        if self._graded is not None:
+            self._graded.add(one)
+            self._graded.add(other)
         for moved, first, second, exact, jumps in in_chunks(self._moved, one, other, self.exact, self._jumps):
             a, b = (np.abs(half.astype(np.float64) - exact) for half in (first, second))
             both = np.minimum(a, b) * parts
@@ -104,7 +133,8 @@ class Spread:
         dtype = self._native.dtype
         if not is_float(dtype):
             # An integer that a rounding error moves by one step (a value on an edge) may be off by that step.
-            return np.where((self._moved == 1) & (dtype.kind != "b"), 1.0, 0.0)
+            edge = self._moved == 1 if self._over is None else (self._moved == 1) | self._over
+            return np.where(edge & (dtype.kind != "b"), 1.0, 0.0)
         for total, exact, native in in_chunks(self._moved, self.exact, self._native):
             total += np.square(_finite(0.5 * eps_of(dtype) * np.abs(exact)))
             total += np.square(_finite(native.astype(np.float64) - exact))

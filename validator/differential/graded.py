@@ -1,0 +1,127 @@
+"""Results of few values: integers, and floats of so few bits that one step is most of what any error comes to.
+
+Rounding to such a type is no error that may be had anywhere: an honest implementation gives the very step that the
+exact result rounds to, but where a rounding error on the way takes it over the edge between two. Where that may be, the
+reference shows when all of an argument moves by several rounding errors: each argument up or down as a whole, because
+moves of single elements cancel as often as they add up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cache, partial
+from itertools import product
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from validator.differential.buffers import Written
+from validator.differential.cases import Inputs, float_arguments
+from validator.differential.numbers import Array, eps_of, in_chunks, is_float, largest
+from validator.differential.spill import spilled
+
+__all__ = ["Graded", "at_edges", "edges", "is_graded"]
+
+F64 = NDArray[np.float64]
+
+_ERRORS = 8
+"""Rounding errors of the promised precision that an honest implementation may have made before it rounds."""
+_OWN = 4
+"""The same of an argument's own type, where that is coarser: nobody knows what it had been before it was rounded."""
+_PATTERNS = 4
+"""Ways to move the arguments against each other that are tried, each with its opposite."""
+
+
+def is_graded(dtype: np.dtype[Any]) -> bool:
+    """Integers, and floats of at most three bits of mantissa."""
+    return dtype.kind in "iu" or (is_float(dtype) and dtype.itemsize == 1)
+
+
+def edges(inputs: Inputs, unit: float, results: Mapping[str, Array]) -> list[tuple[float, tuple[int, ...]]]:
+    """(how far, up or down for each float argument) for every time that the reference is asked; nothing where no
+    result is graded. `unit`: half a step from 1 of the promised precision."""
+    graded = [array.dtype for array in results.values() if is_graded(array.dtype)]
+    names = list(float_arguments(inputs))
+    if not graded or not names:
+        return []
+    # Of one byte, values are scaled up before anybody computes with them: nothing had been rounded to them.
+    own = max((eps_of(inputs[n].dtype) / 2 for n in names if inputs[n].dtype.itemsize > 1), default=0.0)
+    far = [_ERRORS * unit]
+    if any(is_float(dtype) for dtype in graded) and _OWN * own > _ERRORS * unit:
+        far.append(_OWN * own)
+    signs = [(1, *rest) for rest in product((1, -1), repeat=min(len(names), 8) - 1)][:_PATTERNS]
+    full = [tuple(one[k % len(one)] for k in range(len(names))) for one in signs]
+    return [(size * way, pattern) for size in far for pattern in full for way in (1, -1)]
+
+
+def at_edges(inputs: Inputs, wide: Inputs, moves: list[tuple[float, tuple[int, ...]]]) -> Iterator[Inputs]:
+    """The inputs moved so; `wide`: in float64, with all that is not moved."""
+    names = list(float_arguments(inputs))
+    for far, pattern in moves:
+        moved = {n: _times(inputs[n], 1.0 + far * sign) for n, sign in zip(names, pattern, strict=True)}
+        yield {**wide, **moved}
+
+
+def _times(array: Array, factor: float) -> Written:
+    return Written(array.shape, np.dtype(np.float64), partial(np.multiply, array, factor, casting="unsafe"))
+
+
+class Graded:
+    """What every element of one result may be; one result of the reference at a time is looked at."""
+
+    def __init__(self, exact: F64, native: Array) -> None:
+        self._exact, self._native = exact, native
+        self._least, self._most = spilled(exact.shape, exact.dtype), spilled(exact.shape, exact.dtype)
+        self._shown = False
+        self.forget(np.broadcast_to(np.ones((), bool), exact.shape))
+
+    def forget(self, where: NDArray[np.bool_]) -> None:
+        """What results for moved inputs showed of these elements does not count."""
+        for least, most, one, own, gone in in_chunks(self._least, self._most, self._exact, self._native, where):
+            np.fmin(one, own, out=least, casting="unsafe", where=gone)
+            np.fmax(one, own, out=most, casting="unsafe", where=gone)
+
+    def add(self, probe: Array) -> None:
+        """One more result, of inputs that were moved."""
+        self._shown = True
+        for least, most, one in in_chunks(self._least, self._most, probe):
+            np.fmin(least, one, out=least, casting="unsafe")
+            np.fmax(most, one, out=most, casting="unsafe")
+
+    @np.errstate(all="ignore")
+    def ends(self, moved: F64, ratio: float) -> tuple[Array, Array]:
+        """(the least, the greatest) value that each element may have, in the result's type.
+
+        `moved`: squares of what rounding errors move it by; so many times as far it may lie, where the reference does
+        not round its results itself: then a move says nothing but that there is an edge.
+        """
+        dtype = self._native.dtype
+        top, ends = largest(dtype), (np.empty(self._native.shape, dtype), np.empty(self._native.shape, dtype))
+        itself = all(np.array_equal(one, _as(one, dtype, top), equal_nan=True) for (one,) in in_chunks(self._exact))
+        arrays = (*ends, self._least, self._most, self._exact, moved)
+        for below, above, least, most, exact, square in in_chunks(*arrays):
+            room = 0.0 if itself else ratio * np.sqrt(square)
+            below[...] = np.clip(np.fmin(least, exact - room), -top, top)
+            above[...] = np.clip(np.fmax(most, exact + room), -top, top)
+            if not self._shown:  # the reference takes no float64, so that no rounding error could be tried
+                below[...], above[...] = _next(below, -1), _next(above, 1)
+        return ends
+
+
+def _as(values: F64, dtype: np.dtype[Any], top: float) -> F64:
+    return np.clip(values, -top, top).astype(dtype).astype(np.float64)
+
+
+def _next(values: Array, way: int) -> Array:
+    """The value beside each one; the last is its own."""
+    known = _values(values.dtype)
+    at = np.searchsorted(known, values.astype(np.float64)) + way
+    return known[np.clip(at, 0, len(known) - 1)].astype(values.dtype)
+
+
+@cache
+def _values(dtype: np.dtype[Any]) -> F64:
+    """All finite values of a type of one byte, ascending."""
+    values = np.arange(256, dtype=np.uint8).view(dtype).astype(np.float64)
+    return np.unique(values[np.isfinite(values)])
