@@ -230,9 +230,8 @@ class Device:
         return address
 
     def upload(self, address: int, data: bytes | Bytes) -> None:
-        """Copies to the device; done when it returns."""
+        """Queues a copy to the device. The bytes are taken at once: they are in ordinary memory, not pinned."""
         _call(self._driver, "cuMemcpyHtoDAsync", address, data, len(data), self._stream)
-        self.synchronize()
 
     def copy(self, to: int, source: int, size: int) -> None:
         """Device to device, queued."""

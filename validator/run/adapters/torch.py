@@ -15,7 +15,6 @@ from __future__ import annotations
 import importlib
 import os
 import shutil
-import tempfile
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any
@@ -66,8 +65,9 @@ def load(target: str, tree: str, options: Mapping[str, str]) -> Callable[..., An
         raise NotRunHere("torch finds no CUDA device")
     torch.set_num_threads(1)
     torch.set_grad_enabled(False)
-    # By itself torch.compile names its cache after the user, whom a confined process cannot ask for.
-    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", os.path.join(tempfile.gettempdir(), "torchinductor"))
+    os.environ.setdefault(
+        "LOGNAME", "nobody"
+    )  # torch.compile names its cache after the user, and no file says who that is
     module, _, name = target.partition(":")
     function = getattr(importlib.import_module(module), name)
     if device == "cuda" and _compiler_of(function) == "triton" and not any(map(shutil.which, _HOST_COMPILERS)):
