@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from validator.differential.cases import Case, build, cases, copied
-from validator.differential.changes import single_changes
+from validator.differential.changes import rearranged, single_changes
 from validator.differential.engine import run_case
-from validator.differential.overflow import overflown
+from validator.differential.overflow import flushed, only_moves, overflown
 from validator.differential.processes import Trees, runner_for
 from validator.differential.results import CaseResult
 from validator.manifest.contract import KernelContract
@@ -272,9 +272,35 @@ def test_what_overflows_on_the_way_is_judged_nowhere() -> None:
     x = np.array([[3e38, -2e38, 1.0]], np.float32)
     native = np.array([[np.inf, -2e38, 0.0]], np.float32)
     exact = np.array([[9e38, float(np.float32(-2e38)), 0.0]])
-    assert overflown(contract, case, {"x": x}, exact, native).tolist() == [[True, False, True]]
+    assert overflown(contract, case, {"x": x}, exact, native, moves=True).tolist() == [[True, False, True]]
+    assert overflown(contract, case, {"x": x}, exact, native, moves=False).all()
     plain = Case("k", case.dims, 0)
-    assert not overflown(contract, plain, {"x": x}, exact, native).any()
+    assert not overflown(contract, plain, {"x": x}, exact, native, moves=False).any()
+
+
+def test_what_is_infinite_already_is_judged_nowhere() -> None:
+    """A state that overflowed in the call before is no value that is only moved."""
+    contract = _contract("tripled", "five_steps_off")
+    case = Case("k", (("B", 1), ("D", 2)), 0, variants=(("x", "limits"),))
+    x = np.array([[np.inf, 3e38]], np.float32)
+    assert overflown(contract, case, {"x": x}, x.astype(np.float64), x, moves=True).tolist() == [[True, False]]
+
+
+def test_an_output_only_moves_where_all_of_it_is_an_inputs() -> None:
+    contract = _contract("tripled", "five_steps_off")
+    x = np.array([[1.5, -2.0, 3.0]], np.float32)
+    assert only_moves(contract, {"x": x}, np.array([[3.0, 0.0, 1.5]], np.float32))
+    assert not only_moves(contract, {"x": x}, np.array([[3.0, 0.0, 1.25]], np.float32))
+
+
+def test_what_was_computed_may_be_flushed_to_zero_and_what_was_moved_may_not() -> None:
+    contract = _contract("tripled", "five_steps_off")
+    x = np.array([[1e-40, 1.0, 2e-44]], np.float32)
+    native = np.array([[1e-40, 2e-44, 0.5]], np.float32)
+    assert flushed(contract, {"x": x}, native.astype(np.float64), native).tolist() == [[False, False, False]]
+    native = np.array([[3e-40, 6e-44, 0.5]], np.float32)
+    assert flushed(contract, {"x": x}, native.astype(np.float64), native).tolist() == [[True, True, False]]
+    assert not flushed(contract, {"x": x}, native.astype(np.float64), native.astype(np.float16)).any()
 
 
 MIXED = KernelContract.model_validate(
@@ -323,6 +349,23 @@ def test_one_element_of_any_argument_is_changed_within_its_domain() -> None:
         assert len(set(after["order"].tolist())) == 5
         assert after["level"] in (2, 4, 8)
     assert names == {"x", "cache", "slots", "labels", "used", "mask", "order", "scale", "level"}
+
+
+def test_the_same_elements_are_put_in_other_places() -> None:
+    told = set()
+    for seed in range(40):
+        case = Case("k", (("T", 5), ("S", 9), ("V", 7)), seed)
+        inputs = build(MIXED, case)
+        before = copied(inputs)
+        for changed, words in rearranged(MIXED, case, inputs):
+            told.add(words)
+            differ = [n for n in before if not np.array_equal(changed[n], before[n])]
+            assert differ in (["x"], ["cache"])
+            (name,) = differ
+            assert np.array_equal(np.sort(changed[name], None), np.sort(before[name], None))
+        assert all(np.array_equal(inputs[n], before[n]) for n in before), "it lasts no longer than it is used"
+    assert len(told) == 4
+    assert not list(rearranged(MIXED, Case("k", (("T", 5), ("S", 9), ("V", 7)), 1, padding=True), inputs))
 
 
 def test_entries_that_mean_nothing_meet_unused_parts() -> None:

@@ -74,7 +74,13 @@ def contract(function: str, stock: str = "narrow", out: str = "float8_e4m3fn", i
         {"name": "out", "role": "output", "dtype": out, "shape": ["B", "D"]},
     ]
     sizes = ["B in 1..2048", "D in 1..512"]
-    whole: dict[str, Any] = {"match": "k", "candidate": f"fast:{function}", "reference": f"stock:{stock}", "dims": sizes, "args": args}
+    whole: dict[str, Any] = {
+        "match": "k",
+        "candidate": f"fast:{function}",
+        "reference": f"stock:{stock}",
+        "dims": sizes,
+        "args": args,
+    }
     whole["tiles"] = {"B": 2, "D": 8}
     return KernelContract.model_validate(whole)
 

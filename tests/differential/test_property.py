@@ -28,6 +28,13 @@ def is_top(x, chosen):
     got = -np.sort(-np.take_along_axis(x, chosen.astype(np.int64), axis=-1), axis=-1)
     distinct = all(len(set(row)) == len(row) for row in chosen.tolist())
     return np.bool_(np.array_equal(got, best) and distinct)
+
+def takes_one(x):
+    return np.bool_(True)
+
+def asserts_top(x, chosen):
+    assert is_top(x, chosen)
+    return np.bool_(True)
 '''
 FAST = """
 import numpy as np
@@ -38,6 +45,9 @@ def from_behind(x, out):
 
 def repeats_the_best(x, out):
     out[...] = np.argmax(x, axis=-1)[:, None]
+
+def asks_for_much(x, out):
+    open("/etc/shadow", "rb")
 
 def second_best(x, out):
     out[...] = np.argsort(-x, axis=-1, kind="stable")[:, 1 : out.shape[1] + 1]
@@ -85,3 +95,24 @@ def test_what_breaks_the_property_is_refused(tmp_path: Path, function: str) -> N
     result = judged(tmp_path, function)
     assert len(result.of("failed")) > len(result.planned) // 2
     assert any("is_top" in f.message for r in result.of("failed") for f in r.faults)
+
+
+def test_a_checker_that_raises_for_right_results_refutes_nobody(tmp_path: Path) -> None:
+    """It takes too few parameters, say: the candidate may be right."""
+    result = judged(tmp_path, "from_behind", tolerance={"policy": "property", "checker": "stock:takes_one"})
+    assert not result.of("failed")
+    (first, *_) = result.of("unusable")
+    assert "stock:takes_one raises for what the trusted implementation gives: TypeError" in first.unusable
+    assert "in the contract's order, then the results" in first.unusable
+
+
+def test_a_checker_that_raises_for_wrong_results_refuses_them(tmp_path: Path) -> None:
+    assertive = {"policy": "property", "checker": "stock:asserts_top"}
+    result = judged(tmp_path, "second_best", tolerance=assertive)
+    assert "AssertionError" in result.of("failed")[0].faults[0].message
+
+
+def test_what_the_confinement_refuses_is_not_held_against_the_candidate(tmp_path: Path) -> None:
+    result = judged(tmp_path, "asks_for_much")
+    assert not result.of("failed")
+    assert "confinement refuses what it asks for: PermissionError" in result.of("unusable")[0].unusable

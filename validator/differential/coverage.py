@@ -34,7 +34,7 @@ CLASSES: dict[str, str] = {
     "I17": "repeats for races",
     "I18": "every configuration that the candidate can choose",
     "I19": "every element type of each argument",
-    "I20": "reads outside a buffer",
+    "I20": "reads outside a buffer: beyond its guard zone, or such that a result changes",
     "I21": "rows far below the largest",
     "I22": "rounding points of fused chains",
     "I23": "order across launches and ranks",
@@ -92,7 +92,7 @@ def _held(contract: KernelContract, case: Case) -> set[str]:
     held |= {"I4"} if 1 in sizes else set()
     held |= {"I5"} if any(v > 1 and v & (v - 1) for v in sizes) else set()
     chosen = dict(case.dtypes)
-    held |= {"I19"} if chosen or not any(len(v.dtype) > 1 for _, v in contract.values.values()) else set()
+    held |= {"I19"} if chosen or not any(v.choices for _, v in contract.values.values()) else set()
     return held & CLASSES.keys()
 
 

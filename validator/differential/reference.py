@@ -19,7 +19,7 @@ from validator.differential.data import Data, ReferenceFailed, numbered, prepare
 from validator.differential.judge import Expected
 from validator.differential.moved import Beside
 from validator.differential.numbers import Array, in_chunks, is_float
-from validator.differential.overflow import overflown
+from validator.differential.overflow import LEAST_NORMAL, flushed, only_moves, overflown, reaches_the_limits
 from validator.differential.padding import unused_parts
 from validator.differential.spill import kept
 from validator.manifest.contract import KernelContract
@@ -97,16 +97,27 @@ class Reference:
             for name, array in native.items()
         }
         spreads, undecided = beside.taken((outputs for outputs, _ in results), exact)
-        expected = {}
+        expected, moves = {}, self._only_moves(case)
         for name, spread in spreads.items():
             due, ends = native[name], spread.ends(self.data.contract.tolerance.max_ratio)
             yard = spread.yardstick()
-            lost = free[name] | overflown(self.stock, case, inputs, spread.exact, due)
+            lost = free[name] | overflown(self.stock, case, inputs, spread.exact, due, moves=name in moves)
+            if (tiny := flushed(self.stock, inputs, spread.exact, due)).any():
+                yard[tiny] = np.maximum(yard[tiny], LEAST_NORMAL)
             if _only_rounds(inputs, due):
                 yard = np.zeros_like(yard)
             noise = undecided[name].where if undecided else None
             expected[name] = Expected(spread.exact, due, yard, np.broadcast_to(lost, due.shape), noise, *ends)
         return expected
+
+    def _only_moves(self, case: Case) -> set[str]:
+        """Outputs whose elements are inputs' own on ordinary values; asked where that decides what is judged."""
+        if not reaches_the_limits(self.stock, case):
+            return set()
+        plain = replace(case, variants=(), padding=False)
+        inputs = self.data.build(plain)
+        ((results, _),) = self._trusted(self.baseline, [inputs], plain, 1)
+        return {name for name, array in results.items() if only_moves(self.stock, inputs, array)}
 
     def mistaken(self, case: Case, several: list[Inputs]) -> list[Outputs | None]:
         """What the trusted implementation makes of each of these inputs; None where it raises.

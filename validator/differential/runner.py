@@ -253,6 +253,8 @@ class Runner:
             raise NotRunHere(reply.detail.partition(": ")[2][:1000])
         if reply.outcome is Outcome.HANG and self.chosen.device is Device.PTX:
             raise NotRunHere(f"running the PTX takes longer than allowed: {reply.detail}")
+        if reply.outcome is Outcome.ERROR and reply.detail.startswith(_NOT_ALLOWED):
+            raise NotRunHere(f"the candidate's confinement refuses what it asks for: {reply.detail[:300]}")
         if reply.outcome is Outcome.SIGNAL and reply.detail in _REFUSED_MEMORY and call.placed.given:
             return self._unlocked(call, expected, known)
         if reply.result is None:
@@ -292,7 +294,7 @@ class Runner:
         return accepts(self.contract, expected, outputs) and not self._checked(inputs, expected, outputs)
 
     def _checked(self, inputs: Inputs, expected: Mapping[str, Expected], outputs: Outputs) -> list[Fault]:
-        """What the checker says."""
+        """What the checker says. Raises `ReferenceFailed` where it says nothing, or raises whatever the results."""
         if self.checker is None:
             return []
         # Outputs that only the result fills say nothing beforehand; the checker gets the inputs and the results.
@@ -300,6 +302,11 @@ class Runner:
         placed = place(self.checker, {**given, **{f"result {n}": outputs[n] for n in expected}})
         reply = self.checker.call(placed.call())
         if reply.outcome is Outcome.ERROR:
+            trusted = self._natives(expected)
+            if all(outputs[name] is trusted[name] for name in trusted):
+                told = "raises for what the trusted implementation gives"
+                raise ReferenceFailed(f"{self.checker.target} {told}: {reply.detail[:300]}{_CHECKED}")
+            self._checked(inputs, expected, trusted)  # who is right must be able to pass
             return [Fault(FaultKind.VALUE, "", f"{self.checker.target}: {reply.detail[:400]}")]
         if reply.result is None:
             raise ReferenceFailed(f"{self.checker.target} gives no answer: {reply.outcome} {reply.detail[:300]}")
@@ -380,6 +387,10 @@ class Series:
             self._runner.begin(self._running)
 
 
+_NOT_ALLOWED = "PermissionError: "
+_CHECKED = (
+    " (a checker gets the arguments that are no outputs, in the contract's order, then the results, in that order)"
+)
 _STEPS = 12
 """Steps of a story that are kept."""
 

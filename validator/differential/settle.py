@@ -158,7 +158,9 @@ def _status(
     if not result.sound:
         return Status.UNPROVEN, "a candidate that does nothing was accepted after the others: the run is void"
     if unusable:
-        return Status.UNPROVEN, f"{len(unusable)} cases cannot be judged: {unusable[0].unusable}"
+        first = unusable[0]
+        shown = "" if first.unusable.startswith("not run here") else f" (the first: {first.case.words()})"
+        return Status.UNPROVEN, f"{len(unusable)} cases cannot be judged: {first.unusable}{shown}"
     if result.missing:
         return Status.UNPROVEN, f"{len(result.missing)} cases have no result"
     shows_nothing = len(result.results) - len(passed)
