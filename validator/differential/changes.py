@@ -1,4 +1,4 @@
-"""A case's inputs with one element changed to another value that the contract allows."""
+"""A case's inputs changed so little that fingerprints miss it: one element, or the places of all of one."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import numpy as np
 
 from validator.differential.cases import FILLED, Case, Inputs, aliases_of, fill_of, is_drawn
 from validator.differential.inputs import Fill
-from validator.differential.numbers import Array, Source, derived
+from validator.differential.numbers import Array, Source, derived, same_bytes
 from validator.manifest.contract import KernelContract, Role
 
-__all__ = ["single_changes"]
+__all__ = ["rearranged", "single_changes"]
 
 _SPOKEN = {*FILLED, Role.FLAG, Role.MAILBOX}
 """Roles whose elements are poisoned, or a word between kernels: another word is another story."""
@@ -25,17 +25,54 @@ def single_changes(contract: KernelContract, case: Case, inputs: Inputs) -> Gene
     """
     source = Source(derived(case.seed, "flip"))
     able: tuple[list[str], list[str]] = ([], [])
+    counted = {values.domain.longest for _, values in contract.values.values()}
     for name, (role, values) in contract.values.items():
         whole = inputs[name].size if isinstance(inputs[name], np.ndarray) else values.value is None
         other = not fill_of(contract, case, name).floating if values.value is None else True
-        # A generator knows better than the contract which integers hang together, and what else hangs on what it gives.
-        made = name in contract.generated and (other or bool(contract.generates))
+        # A generator knows better than the contract which integers hang together; a number may hang on a length.
+        made = name in counted or (name in contract.generated and (other or bool(contract.generates)))
         if whole and role not in _SPOKEN and is_drawn(values) and not made:
             able[other].append(name)
     for names in able:
         if names:
             name = names[int(source.below(len(names), (1,))[0])]
             yield from _changed(contract, case, inputs, name, source)
+
+
+def rearranged(contract: KernelContract, case: Case, inputs: Inputs) -> Generator[tuple[Inputs, str]]:
+    """(inputs, what was done to them): of one of the floats the rows, or the elements of each, the other way round.
+
+    Lasts until the next one is asked for, or this is closed. Nothing where it is the same either way.
+    """
+    able = [
+        name
+        for name, (role, values) in contract.values.items()
+        if isinstance(inputs[name], np.ndarray)
+        and role not in _SPOKEN
+        and is_drawn(values)
+        and name not in contract.generated
+        and fill_of(contract, case, name).floating
+        and not (case.padding or values.domain.sorted or name in case.aliased or inputs[name].ndim == 0)
+    ]
+    source = Source(derived(case.seed, "rearranged"))
+    if not able:
+        return
+    name = able[int(source.below(len(able), (1,))[0])]
+    array = inputs[name]
+    axis = (0, array.ndim - 1)[int(source.below(2, ())) if array.shape[0] > 1 else 1]
+    turned = np.flip(array, axis).copy()
+    if same_bytes(turned, array):
+        return
+    told = f"the {'elements of each row' if axis == array.ndim - 1 else 'rows'} of {name} the other way round"
+    if not array.flags.writeable:
+        yield {**inputs, name: turned}, told
+        return
+    before = array.copy()
+    try:
+        array[...] = turned
+        yield inputs, told
+    finally:
+        array[...] = before
 
 
 def _changed(
@@ -68,7 +105,7 @@ def _other(fill: Fill, flat: Array, at: int, *, padded: bool) -> Any:
     d = fill.values.domain
     if d.cuts:
         return _other_cut(fill, flat, at)
-    if d.probability or d.sorted or d.sum is not None or (padded and (d.index or d.lengths)):
+    if d.probability or d.sorted or d.sum is not None or d.longest is not None or (padded and (d.index or d.lengths)):
         return None
     old = float(flat[at])
     if d.values:
