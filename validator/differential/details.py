@@ -53,7 +53,7 @@ def _case(result: CaseResult) -> dict[str, Any]:
         "dims": dict(case.dims),
         "dtypes": dict(case.dtypes),
         "class": case.input_class,
-        "inputs": case.words(),
+        "inputs": result.words(),
         "origin": case.origin,
         "faults": [f.message for f in result.faults],
         "error": result.error,

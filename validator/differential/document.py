@@ -145,7 +145,7 @@ def _case(result: CaseResult, kernel: KernelResult) -> CaseDocument:
     document: CaseDocument = {
         "id": result.case.id,
         "kernel": result.case.kernel,
-        "inputs": result.case.words(),
+        "inputs": result.words(),
         "status": result.status,
         "origin": result.case.origin,
         "reproduce": case_text(result.case),

@@ -19,6 +19,7 @@ from validator.differential.data import ReferenceFailed
 from validator.differential.device import NotRunHere
 from validator.differential.errors import DifferentialError
 from validator.differential.faults import Fault, FaultKind
+from validator.differential.inwords import in_words
 from validator.differential.journal import Finished, Journal
 from validator.differential.judge import Expected
 from validator.differential.plans import attributed, differing, follow
@@ -276,7 +277,8 @@ def run_case(runner: Runner, case: Case, other: Outputs | None = None) -> Done:
         return Done(CaseResult(case, unusable=str(error)), inputs)
     controlled = controls(runner, inputs, expected, other)
     distance = None if first is None else error_of(expected, first)
-    result = CaseResult(case, tuple(faults), controlled, error=distance, baseline=baseline_error(expected))
+    chosen = in_words(runner.contract, inputs) if faults else ""
+    result = CaseResult(case, tuple(faults), controlled, "", distance, baseline_error(expected), chosen)
     return Done(result, inputs, expected)
 
 

@@ -30,7 +30,7 @@ class Noted:
         """For whoever interrupted the run: what failed, and how to run it again. `where`: see `replay_command`."""
         shown = self.simpler or self.failed
         fault = f"{shown.faults[0].kind.value}: {shorten(shown.faults[0].message, 400)}" if shown.faults else ""
-        told = f"{shown.case.kernel} fails with {shown.case.words()}; {fault}"
+        told = f"{shown.case.kernel} fails with {shown.words()}; {fault}"
         return visible(f"{told}; {replay_command(shown.case, where)}")
 
 

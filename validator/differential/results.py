@@ -34,6 +34,13 @@ class CaseResult:
     """RMS error over what an honest implementation may be off by, worst output; shown, never judged."""
     baseline: float | None = None
     """The same of the trusted implementation."""
+    chosen: str = ""
+    """Of a failure, what was drawn and decides more than a single element does: `w = 1; lens = [2, 5]`."""
+
+    def words(self) -> str:
+        """The inputs as a sentence."""
+        inputs, plan, name = self.case.words().rpartition("; plan ")
+        return f"{inputs}; {self.chosen}{plan}{name}" if self.chosen else self.case.words()
 
     @property
     def status(self) -> str:

@@ -211,7 +211,7 @@ def _findings(contract: KernelContract, result: KernelResult, candidate: Candida
             fix=replay_command(first.case, where) + ("" if "--device" in where else _on(candidate.device)),
             steps=(
                 *fault.story,
-                f"input: {first.case.words()}",
+                f"input: {first.words()}",
                 f"made because: {first.case.origin}",
                 f"case {first.case.id}",
             ),

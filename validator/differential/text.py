@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Sequence
 
 from validator.differential.faults import FaultKind
@@ -14,7 +15,11 @@ from validator.verdict.model import StageResult
 __all__ = ["replay_text", "run_text"]
 
 _SHOWN = 3
-"""Failures told in full; the others are counted."""
+"""Failures told in full, and faults of one; the others are counted."""
+_STEPS = 5
+"""Of a story."""
+_WIDTH = 100
+"""Columns."""
 
 
 def run_text(
@@ -58,16 +63,26 @@ def _kernel(contract: KernelContract, result: KernelResult | None, stage: StageR
 
 
 def _failure(result: CaseResult, where: str = WHERE) -> Iterator[str]:
-    """Input in words, expected, got, where, how to replay."""
-    yield f"  input   {visible(result.case.words())}"
+    """Input in words, expected, got, where, how to replay: what fits on a screen, but for the command to be copied."""
+    yield from _told("  input   ", result.words(), 320)
     for fault in result.faults[:_SHOWN]:
-        yield f"  {fault.kind.value}: {visible(shorten(fault.message, 400))}"
+        yield from _told(f"  {fault.kind.value}: ", fault.message, 320)
         if fault.figures:
-            yield "          " + ", ".join(f"{visible(k)} {visible(str(v))}" for k, v in fault.figures.items())
-        yield from (f"  {n:6}. {visible(step)}" for n, step in enumerate(fault.story, 1))
+            yield from _told("          ", ", ".join(f"{k} {v}" for k, v in fault.figures.items()), 160)
+        for number, step in enumerate(fault.story[:_STEPS], 1):
+            yield from _told(f"  {number:6}. ", step, 160)
+    if len(result.faults) > _SHOWN:
+        yield f"  and {len(result.faults) - _SHOWN} more"
     if any(fault.kind in (FaultKind.HIDDEN, FaultKind.REPEAT) for fault in result.faults):
         yield "  (hangs on earlier calls, or on chance: a replay of this case alone may pass)"
     yield f"  replay  {visible(replay_command(result.case, where))}"
+
+
+def _told(label: str, text: str, most: int) -> list[str]:
+    """So many characters at most, in lines of the screen's width."""
+    return textwrap.wrap(
+        visible(shorten(text, most)), _WIDTH, initial_indent=label, subsequent_indent=" " * 10, break_on_hyphens=False
+    )
 
 
 def replay_text(result: CaseResult) -> str:
@@ -76,7 +91,7 @@ def replay_text(result: CaseResult) -> str:
     if result.faults:
         lines += _failure(result)
     else:
-        lines.append(f"  input   {visible(result.case.words())}")
+        lines += _told("  input   ", result.words(), 320)
         if result.unusable:
             lines.append(f"  {visible(result.unusable)}")
         elif result.controlled is not None:
