@@ -190,7 +190,7 @@ def test_cases_come_from_the_seed_alone_and_leave_nothing_behind(
             "candidate": "m:f",
             "reference": "m:r",
             "dims": ["N in 1..5000"],
-            "args": [{"name": "x", "role": "activation", "dtype": "float32", "shape": ["N"]}],
+            "args": [{"name": "x", "role": "state", "dtype": "float32", "shape": ["N"]}],
         }
     )
     monkeypatch.chdir(tmp_path)
@@ -207,7 +207,7 @@ def test_a_manifest_cannot_ask_for_cases_without_end() -> None:
     args = [
         {
             "name": f"x{n}",
-            "role": "activation",
+            "role": "state",
             "dtype": list(DTYPES)[:7],
             "shape": ["N", 2],
             "layouts": ["contiguous", "offset"],
@@ -339,3 +339,9 @@ def test_many_rows_of_many_places_are_drawn_at_once() -> None:
     drawn = build(KernelContract.model_validate({"match": "k", "args": args}), Case("k", (), 1))["ids"]
     assert np.all(drawn[:, 0] != drawn[:, 1])
     assert len(np.unique(drawn)) > 5000
+
+
+def test_nothing_but_no_entry_is_a_case() -> None:
+    assert all((array == -1).all() for array in _filled("int32", "index", "all-holes", low=0, high=9, sentinel=-1))
+    routed = _routed(unique="rows", sentinel=-1)
+    assert any(("ids", "all-holes") in case.variants for case in cases(routed, 1, 0))

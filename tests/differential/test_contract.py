@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from validator.differential.cases import build, cases
 from validator.differential.device import Device, launch_of
 from validator.manifest.contract import KernelContract
 from validator.manifest.dims import Constraint, Membership, parse_constraint, parse_expression
@@ -61,6 +62,9 @@ def test_a_good_contract_reads_back() -> None:
         ({"args": [{"name": "i", "dtype": "int32", "shape": ["B"], "domain": {"index": "y.0"}}]}, "'y'"),
         ({"args": [{"name": "i", "dtype": "int32", "shape": ["B"], "domain": {"index": "y"}}]}, "axis"),
         ({"args": [{"name": "x", "dtype": "float32", "shape": ["B"], "domain": {"low": 2, "high": 1}}]}, "above"),
+        ({"args": [{"name": "x", "role": "activation", "dtype": "int8", "shape": ["B"]}]}, "gives no result: no arg"),
+        ({"args": [{"name": "x", "role": "output", "dtype": "int8", "shape": ["B"]}] * 2}, "'x' stands twice in"),
+        ({"args": [{"name": "x", "role": "output", "dtype_of": "y", "shape": ["B"]}]}, "dtype_of names 'y'"),
     ],
 )  # fmt: skip
 def test_a_bad_contract_says_what_is_wrong(changes: dict[str, Any], told: str) -> None:
@@ -75,6 +79,28 @@ def test_all_mistakes_are_told_at_once() -> None:
     assert all(part in text for part in ("'oot'", "'b'", "'D'"))
 
 
+def test_element_types_that_go_together_change_together() -> None:
+    x = {"name": "x", "role": "activation", "dtype": ["float16", "bfloat16"], "shape": ["B", "D"]}
+    out = {"name": "out", "role": "output", "dtype_of": "x", "shape": ["B", "D"]}
+    one = contract(args=[x, out])
+    made = cases(one, 1, 20)
+    assert {name for case in made for name, _ in case.dtypes} == {"x"}
+    types = {(build(one, case)["x"].dtype.name, build(one, case)["out"].dtype.name) for case in made}
+    assert types == {("float16", "float16"), ("bfloat16", "bfloat16")}
+    assert KernelContract.model_validate(one.model_dump()) == one
+
+
+@pytest.mark.parametrize(
+    ("named", "told"),
+    [({"dtype": "float64"}, "leave one of them out"), ({"dtype_of": "out"}, "which has a `dtype_of` itself")],
+)
+def test_an_element_type_that_is_said_twice_or_nowhere_is_told(named: dict[str, str], told: str) -> None:
+    x = {"name": "x", "role": "activation", "dtype": "float16", "shape": ["B"]}
+    out = {"name": "out", "role": "output", "dtype_of": "x", "shape": ["B"]}
+    with pytest.raises(ValidationError, match=told):
+        contract(args=[x, out, {"dtype_of": "x", **out, "name": "more", **named}])
+
+
 def test_constraints_are_interpreted_not_evaluated() -> None:
     assert isinstance(parse_constraint("T in 0..512"), Membership)
     relation = parse_constraint("1 <= ceil_div(T, 4) * min(H, 3) <= 6")
@@ -87,10 +113,15 @@ def test_constraints_are_interpreted_not_evaluated() -> None:
     assert parse_expression("2 * T - 1").value({"T": 5}) == 9
 
 
-def test_the_contract_in_the_documentation_is_one() -> None:
+def test_the_contracts_in_the_documentation_are_ones() -> None:
     text = (Path(__file__).parents[2] / "docs" / "differential.md").read_text()
-    (block,) = re.findall(r"```toml\n(.*?)```", text, re.S)
-    ((kernel,), _) = load_contract(block.encode(), "docs/differential.md")
+    blocks = re.findall(r"```toml\n(.*?)```", text, re.S)
+    (kernel,), (varlen,) = (load_contract(block.encode(), "docs/differential.md")[0] for block in blocks)
+    assert {way for case in cases(varlen, 1, 0) for _, way in case.variants} >= {
+        "no-more",
+        "whole-pages",
+        "one-segment",
+    }
     assert {Device(name) for name in kernel.devices} == {Device.CPU, Device.PTX}
     assert launch_of(kernel.as_compiled, {"B": 7, "D": 4096})[:4] == (7, 1, 1, 128)
     assert all(f"`{device.value}`" in text for device in Device)

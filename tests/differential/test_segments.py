@@ -166,6 +166,38 @@ def test_a_cut_that_is_changed_alone_stays_between_its_neighbours() -> None:
     assert seen <= {f"at[{n}] (flat)" for n in range(1, 5)}
 
 
+@pytest.mark.parametrize(
+    ("domain", "most"), [({"offsets": "x.0"}, 40), ({"ends": "x.0", "high": 20}, 20), ({"lengths": "y.1"}, 7)]
+)
+@pytest.mark.parametrize("variant", [None, "no-more", "far-more"])
+def test_a_number_that_has_to_hold_the_longest_does(domain: dict[str, Any], most: int, variant: str | None) -> None:
+    """`max_seqlen` comes before the lengths or after them."""
+    size = "B + 1" if "offsets" in domain else "B"
+    args: list[dict[str, Any]] = [
+        {"name": "limit", "role": "scalar", "dtype": "int32", "domain": {"longest": "at"}},
+        {"name": "x", "role": "activation", "dtype": "float32", "shape": ["T"]},
+        {"name": "y", "role": "activation", "dtype": "float32", "shape": ["B", 7]},
+        {"name": "at", "role": "index", "dtype": "int32", "shape": [size], "domain": domain},
+        {"name": "out", "role": "output", "dtype": "float32", "shape": ["B"]},
+    ]
+    chosen = KernelContract.model_validate({"match": "k", "dims": ["B in 1..6", "T in 0..80"], "args": args})
+    ways = () if variant is None else (("limit", variant),)
+    seen = set()
+    for seed in range(20):
+        case = Case("k", (("B", 5), ("T", 40)), seed, variants=ways)
+        inputs = build(chosen, case)
+        assert list(inputs) == [arg["name"] for arg in args]
+        at = inputs["at"].tolist()
+        lengths = at if "lengths" in domain else np.diff(at, **({} if "offsets" in domain else {"prepend": 0})).tolist()
+        assert max(lengths) <= inputs["limit"] <= most
+        assert isinstance(inputs["limit"], int)
+        seen.add((inputs["limit"] == max(lengths), inputs["limit"] == most))
+        assert all(told.startswith(("x[", "y[")) for _, told in single_changes(chosen, case, inputs))
+    assert variant == "no-more" or not all(exact for exact, _ in seen)
+    assert variant != "no-more" or all(exact for exact, _ in seen)
+    assert variant != "far-more" or all(full for _, full in seen)
+
+
 def trees(tmp_path: Path) -> Trees:
     for side, name, text in (("head", "fast", FAST), ("base", "stock", STOCK)):
         (tmp_path / side).mkdir()
@@ -213,6 +245,8 @@ def test_what_several_arguments_speak_of_is_unused_where_none_of_them_uses_it() 
         ({"offsets": "x.0", "unique": True}, "with `low = 1` no segment is empty"),
         ({"offsets": "x.0", "slots": "x.1"}, "`slots` needs `lengths`"),
         ({"lengths": "x.0", "slots": "x.1"}, "'x' has no domain.index, such as x.0"),
+        ({"longest": "y"}, "domain.longest names 'y'"),
+        ({"longest": "x"}, "'x', which has no lengths, offsets or ends"),
     ],
 )
 def test_what_cannot_be_cut_is_told(domain: dict[str, Any], told: str) -> None:

@@ -183,7 +183,7 @@ def fill_of(contract: KernelContract, case: Case, name: str) -> Fill:
     d = values.domain
     positions = contract.extent_of(d)
     extent = parse_expression(positions).value(dims) if positions is not None else 0
-    dtype = dict(case.dtypes).get(name) or (values.dtype[0] if values.dtype else "float64")
+    dtype = dict(case.dtypes).get(values.dtype_of or name) or (values.dtype[0] if values.dtype else "float64")
     total = parse_expression(d.sum).value(dims) if d.sum is not None else extent if d.cuts else None
     values = (
         values.model_copy(update={"domain": d.at(dims)})
@@ -192,7 +192,7 @@ def fill_of(contract: KernelContract, case: Case, name: str) -> Fill:
     )
     pages, axis = d.pages or ("", 0)
     page = shape_of(contract.values[pages][1].shape or (), dims)[axis] if pages else 1
-    beside = _counted_to(contract, dims) if role is Role.SCALAR else 0
+    beside = _counted_to(contract, dims) if role is Role.SCALAR and not d.longest else 0
     return Fill(name, role, values, dtype_of(dtype), shape_of(values.shape or (), dims), extent, page, total, beside)
 
 
@@ -221,8 +221,8 @@ def build(
     inputs: Inputs = {}
     variants = dict(case.variants)
     for name, (role, values) in contract.values.items():
-        if values.stride is not None:
-            inputs[name] = 0  # known once the arrays lie in memory
+        if values.stride is not None or values.domain.longest is not None:
+            inputs[name] = 0  # known once the arrays lie in memory, or hold their lengths
             continue
         if values.value is not None:
             number = values.value
@@ -238,9 +238,10 @@ def build(
         if role in FILLED:
             inputs[name] = np.broadcast_to(np.zeros((), fill.dtype), fill.shape)
             continue
-        source = Source(derived(case.seed, name))
-        array = VARIANTS[variants[name]].make(fill, source) if name in variants else filled(fill, source)
-        inputs[name] = array.item() if role is Role.SCALAR and array.ndim == 0 else array
+        inputs[name] = _made(fill, case)
+    for name, (_, values) in contract.values.items():
+        if values.domain.longest is not None:
+            inputs[name] = _made(_holding(contract, case, name, inputs), case)
     for name in case.aliased:
         inputs[name] = inputs[alias_of(contract, name)]
     if case.padding:
@@ -248,6 +249,28 @@ def build(
         for name, unused in unused_parts(contract, inputs).items():
             inputs[name][unused] = np.nan
     return inputs
+
+
+def _made(fill: Fill, case: Case) -> Any:
+    """An argument's values, on purpose where the case says so."""
+    source, variants = Source(derived(case.seed, fill.name)), dict(case.variants)
+    array = VARIANTS[variants[fill.name]].make(fill, source) if fill.name in variants else filled(fill, source)
+    return array.item() if fill.role is Role.SCALAR and array.ndim == 0 else array
+
+
+def _holding(contract: KernelContract, case: Case, name: str, inputs: Inputs) -> Fill:
+    """What is told of a number that is at least the longest of some lengths."""
+    fill = fill_of(contract, case, name)
+    of = fill_of(contract, case, fill.values.domain.longest or "")
+    lengths = np.asarray(inputs[of.name]).astype(np.int64)
+    if of.values.domain.offsets is not None:
+        lengths = np.diff(lengths, axis=-1)
+    elif of.values.domain.cuts:
+        lengths = np.diff(lengths, axis=-1, prepend=0)
+    low, (_, high) = int(lengths.max(initial=0)), fill.values.domain.fixed
+    most = max(low, of.lengths[1] if high is None else int(high))
+    domain = fill.values.domain.model_copy(update={"low": low, "high": most})
+    return replace(fill, values=fill.values.model_copy(update={"domain": domain}))
 
 
 def size_of(contract: KernelContract, case: Case) -> int:

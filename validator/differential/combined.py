@@ -114,7 +114,7 @@ def _factors(contract: KernelContract, space: Space) -> dict[Any, tuple[Any, ...
     """(kind, name) → its values, the ordinary one first."""
     factors: dict[Any, tuple[Any, ...]] = {("size", name): sizes for name, sizes in _sizes(contract, space).items()}
     for name, (_, values) in contract.values.items():
-        factors["type", name] = values.dtype if len(values.dtype) > 1 else ()
+        factors["type", name] = values.choices
         factors["layout", name] = ("", *_layouts(values)) if values.value is None else ()
         factors["alias", name] = ("", "yes") if getattr(values, "alias_of", None) else ()
     factors["padding", ""] = (False, True) if has_padding(contract) else ()

@@ -63,7 +63,7 @@ def constructed_cases(contract: KernelContract, space: Space) -> Iterator[Case]:
     unlike = space.unlike()
     sizes = itertools.cycle([unlike, beyond])
     for name, (_, values) in contract.values.items():
-        for dtype in values.dtype[1:]:
+        for dtype in values.choices[1:]:
             yield case(typical, f"{name} as {dtype}", "I19", dtypes=((name, dtype),))
         able = dict.fromkeys([*_able(contract, name, unlike), *_able(contract, name, beyond)])
         for dims, variant_name in zip(sizes, able, strict=False):

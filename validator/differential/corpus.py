@@ -69,7 +69,7 @@ def fits(contract: KernelContract, case: Case) -> bool:
         return False
     values = {name: values for name, (_, values) in contract.values.items()}
     return (
-        all(dtype in values[name].dtype for name, dtype in case.dtypes)
+        all(dtype in values[name].choices for name, dtype in case.dtypes)
         and all(layout in layouts_of(values[name]) for name, layout in case.layouts)
         and all(getattr(values[name], "alias_of", None) for name in case.aliased)
         and case.configuration in ((), *configurations_of(contract))

@@ -77,8 +77,8 @@ def _strategy(draw: Any, contract: KernelContract, space: Space) -> Case:
     layouts: list[tuple[str, str]] = []
     aliased: list[str] = []
     for name, (_, values) in contract.values.items():
-        if len(values.dtype) > 1:
-            dtypes.append((name, str(draw(st.sampled_from(values.dtype)))))
+        if values.choices:
+            dtypes.append((name, str(draw(st.sampled_from(values.choices)))))
     case = replace(case, dtypes=tuple(dtypes))
     for name, (_, values) in contract.values.items():
         if is_drawn(values):

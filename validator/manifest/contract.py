@@ -9,10 +9,10 @@ from __future__ import annotations
 import difflib
 import fnmatch
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import cached_property
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -238,6 +238,17 @@ class KernelContract(Model):
     nan_propagates: bool = True
     """False: what comes out where the reference gives NaN is not promised."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _same_types(cls, table: Any) -> Any:
+        """The element types of arguments that have another's."""
+        args = table.get("args") if isinstance(table, dict) else None
+        if not isinstance(args, list | tuple):
+            return table
+        parts = [part for arg in args if isinstance(arg, dict) for part in (arg, *_listed(arg.get("fields")))]
+        types = {part.get("name"): part.get("dtype") for part in parts if "dtype_of" not in part}
+        return {**table, "args": [_with_type(arg, types) for arg in args]}
+
     @model_validator(mode="after")
     def _consistent(self) -> KernelContract:
         wrong = [*_bad_dims(self), *_bad_names(self), *_bad_callables(self)]
@@ -344,6 +355,22 @@ def _nearest(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
+def _listed(fields: object) -> list[dict[str, Any]]:
+    return [field for field in fields if isinstance(field, dict)] if isinstance(fields, list | tuple) else []
+
+
+def _with_type(part: object, types: Mapping[object, object]) -> object:
+    """An argument, and its fields, with the types of the argument that `dtype_of` names, as far as there is one."""
+    if not isinstance(part, dict):
+        return part
+    found = dict(part)
+    if isinstance(part.get("dtype_of"), str) and "dtype" not in part and types.get(part["dtype_of"]) is not None:
+        found["dtype"] = types[part["dtype_of"]]
+    if isinstance(part.get("fields"), list | tuple):
+        found["fields"] = [_with_type(field, types) for field in part["fields"]]
+    return found
+
+
 def _implied(contract: KernelContract) -> Iterator[str]:
     """What values that hang together mean for sizes."""
     for _, values in contract.values.values():
@@ -445,8 +472,20 @@ def _bad_names(contract: KernelContract) -> Iterator[str]:
                     yield f"argument {arg!r}: domain.{key} is {text!r}, but {target!r} has no axis {axis}"
         if domain.slots is not None and (told := _bad_slots(contract, domain)):
             yield f"argument {arg!r}: {told}"
+        if (counted := domain.longest) is not None:
+            if counted not in values:
+                yield f"argument {arg!r}: domain.longest names {counted!r}{_nearest(counted, values)}"
+            elif not values[counted][1].domain.cuts and values[counted][1].domain.lengths is None:
+                yield f"argument {arg!r}: domain.longest names {counted!r}, which has no lengths, offsets or ends"
         if domain.cuts and not value.shape:
             yield f"argument {arg!r}: {_cutting(domain)} needs a `shape`; its last axis goes from cut to cut"
+        if (like := value.dtype_of) is not None:
+            if like not in values:
+                yield f"argument {arg!r}: dtype_of names {like!r}{_nearest(like, values)}"
+            elif values[like][1].dtype_of is not None:
+                yield f"argument {arg!r}: dtype_of names {like!r}, which has a `dtype_of` itself; name what that names"
+            elif value.dtype != values[like][1].dtype:
+                yield f"argument {arg!r}: has a `dtype` and `dtype_of`; leave one of them out"
         if (scales := value.domain.scales) is not None and scales not in values:
             yield f"argument {arg!r}: domain.scales names {scales!r}{_nearest(scales, values)}"
     parts: list[Argument | ContractField] = [*contract.args, *(field for arg in contract.args for field in arg.fields)]
@@ -461,12 +500,19 @@ def _bad_names(contract: KernelContract) -> Iterator[str]:
             yield f"launches: no by-value argument {launches.argument!r}{_nearest(launches.argument, values)}"
         if contract.returns:
             yield "launches: several launches fill buffers, they cannot return a result (`returns`)"
+    yield from _twice(contract)
     yield from _bad_generated(contract)
     for name in contract.returns:
         if name not in values:
             yield f"returns: no argument {name!r}{_nearest(name, values)}"
         elif values[name][0] is not Role.OUTPUT:
             yield f"returns: argument {name!r} is not an output"
+
+
+def _twice(contract: KernelContract) -> Iterator[str]:
+    names = [part.name for arg in contract.args if arg.model for part in (arg.fields or (arg,)) if part.model]
+    for name in dict.fromkeys(name for name in names if names.count(name) > 1):
+        yield f"argument {name!r} stands twice in `args`; callables take each of its own name"
 
 
 def _cutting(domain: Domain) -> str:
@@ -512,6 +558,8 @@ def _bad_callables(contract: KernelContract) -> Iterator[str]:
         yield f"`{given}` needs a `reference` in the base tree"
     if not contract.values:
         yield f"`{given}` needs `args`"
+    elif not any(role in (Role.OUTPUT, Role.STATE) or v.inplace for role, v in contract.values.values()):
+        yield f"`{given}` gives no result: no argument has role `output` or `state`, or is changed `inplace`"
     for name, (role, value) in contract.values.items():
         if not value.dtype and role is not Role.SCALAR:
             yield f"argument {name!r}: needs `dtype` and `shape`, or `model = false` if the callable does not take it"

@@ -113,6 +113,9 @@ class Domain(Model):
     sum: str | None = None
     """The elements add up to this expression of dimensions (`sum(lengths) == T`). Of `offsets` and `ends` the segments'
     lengths do: the axis is unused from there on."""
+    longest: str | None = None
+    """Of a number: it is at least the longest of the lengths, or segments, that this argument says (`max_seqlen`), and
+    at most `high`, or the size of the axis that they are lengths of."""
     unique: bool | Literal["rows"] = False
     """No element twice: in the whole array, or in each row along the last axis (the experts that a token goes to)."""
     sorted: bool = False
@@ -179,6 +182,8 @@ class Values(Model):
 
     dtype: Annotated[tuple[DType, ...], BeforeValidator(_dtypes)] = ()
     """One or several element types; several mean that each is supported."""
+    dtype_of: str | None = None
+    """Instead of `dtype`: the argument whose element type this one always has (an output as wide as its input)."""
     shape: tuple[int | str, ...] | None = None
     """Sizes, outermost first; a string is an expression of dimensions. None: by value, or not described."""
     domain: Domain = Domain()
@@ -208,6 +213,11 @@ class Values(Model):
                 wrong.append(str(error))
         raise_all(wrong)
         return self
+
+    @property
+    def choices(self) -> tuple[DType, ...]:
+        """Element types of which a case picks one; none where there is one only, or another argument's is meant."""
+        return self.dtype if len(self.dtype) > 1 and self.dtype_of is None else ()
 
     @property
     def distinct(self) -> str | None:

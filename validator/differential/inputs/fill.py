@@ -78,7 +78,7 @@ class Fill:
     def free(self) -> bool:
         """Nothing but bounds restricts the elements."""
         d = self.values.domain
-        return not (d.speaks_of or d.probability or d.values or d.sum or d.unique or d.sorted)
+        return not (d.speaks_of or d.probability or d.values or d.sum or d.longest or d.unique or d.sorted)
 
     @property
     def distinct(self) -> tuple[int, int]:
@@ -114,6 +114,9 @@ def filled(fill: Fill, source: Source) -> Array:
     if d.lengths is not None:
         least, most = fill.lengths
         return (least + source.below(most - least + 1, fill.shape)).astype(fill.dtype)
+    if d.longest is not None:
+        least, most = fill.integers
+        return np.asarray(source.below(most - least + 1, fill.shape) + least).astype(fill.dtype)
     low, high = fill.bounds
     given = d.low is not None, d.high is not None
     if not fill.floating:

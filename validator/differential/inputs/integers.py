@@ -107,9 +107,9 @@ def _in_ones(fill: Fill) -> bool:
 
 
 def _beside_powers(fill: Fill, source: Source) -> Array:
-    """One more and one less than a power of two in turn, the largest first that fit in twice."""
+    """A power of two, one more and one less in turn, the largest first that fit in twice."""
     (rows, count), total, (low, high) = fill.segments, fill.total or 0, fill.lengths
-    beside = [power + by for power in (256, 128, 64, 32, 16, 8, 4, 2) for by in (1, -1)]
+    beside = [power + by for power in (256, 128, 64, 32, 16, 8, 4, 2) for by in (1, 0, -1)]
     sizes = [size for size in beside if low <= size <= min(high, total // 2)]
     places = np.minimum(np.cumsum(np.resize(sizes, count)), total)
     return as_segments(fill, within(fill, np.tile(np.diff(places, prepend=0), (rows, 1))))
@@ -148,6 +148,9 @@ INTEGERS: tuple[Variant, ...] = (
             lambda f, s: _shaped(f, np.arange(_size(f))[::-1])),
     Variant("holes", "I7", "has entries that mean nothing",
             lambda f: not f.floating and f.values.domain.sentinel is not None, _holes),
+    Variant("all-holes", "I3", "has nothing but entries that mean nothing",
+            lambda f: not f.floating and f.values.domain.sentinel is not None,
+            lambda f, s: _shaped(f, np.full(_size(f), f.values.domain.sentinel))),
     Variant("holes-inside", "I7", "has entries that mean nothing and leaves the first and the last place unused",
             lambda f: _index(f) and f.values.domain.sentinel is not None and f.extent > 2
             and not f.values.domain.sorted, _holes_inside),
@@ -164,9 +167,13 @@ INTEGERS: tuple[Variant, ...] = (
             _all_in_one),
     Variant("ones", "I4", "has one in each segment, and the rest in the last", _in_ones,
             lambda f, s: as_segments(f, within(f, np.ones(f.segments, np.int64)))),
-    Variant("beside-powers", "I2", "has segments one more and one less than powers of two",
+    Variant("beside-powers", "I2", "has segments as long as powers of two, one more and one less",
             lambda f: _segments(f, most=3, least=3) and (f.total or 0) >= 6, _beside_powers),
     Variant("extremes", "I10", "is at the ends of its range", _bounded, _extremes),
+    Variant("no-more", "I2", "is no more than what it has to hold", lambda f: f.values.domain.longest is not None,
+            lambda f, s: _shaped(f, np.full(_size(f), f.integers[0]))),
+    Variant("far-more", "I2", "is as much as there can be", lambda f: f.values.domain.longest is not None,
+            lambda f, s: _shaped(f, np.full(_size(f), f.integers[1]))),
     Variant("highest", "I10", "is at the upper end of its range throughout", _bounded, _end(1), alone=False),
     Variant("lowest", "I10", "is at the lower end of its range throughout", _bounded, _end(0), alone=False),
     *map(_beside, (-1, 0, 1)),
