@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from validator.differential.buffers import GUARD, place
+from validator.differential.buffers import GUARD, PATTERNS, place
 from validator.differential.cases import MOST, Case, build, case_text, cases, load_case, variants_of
 from validator.differential.constructed import left_out
 from validator.differential.coverage import coverage, not_covered
@@ -149,7 +149,7 @@ def test_every_layout_holds_the_values_and_guards_the_rest(layout: str, shape: t
         placed = place(worker, {"x": array}, {"x": layout})
         (arena,) = placed.arenas
         np.testing.assert_array_equal(placed.view("x"), array)
-        assert arena[:GUARD] == bytes([0xA5]) * GUARD
+        assert arena[:GUARD] == bytes([PATTERNS[0]]) * GUARD
         assert placed.disturbed({"x": array}, []) == []
         placed.view("x")[...] = 7
         assert placed.disturbed({"x": array}, ["x"]) == []

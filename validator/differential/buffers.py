@@ -40,10 +40,11 @@ __all__ = ["GUARD", "PATTERNS", "Book", "Placed", "Written", "dtype_at", "place"
 
 GUARD = 256
 """Bytes of each guard zone: keeps 256-byte alignment, wider than any vector access."""
-PATTERNS = (0xA5, 0x5A)
-"""Fill of guard zones and gaps, first and second call."""
-_FAR = 1 << 31
-"""Bytes that the last row of a distant array lies from its first, at least."""
+PATTERNS = (0xFF, 0x5A)
+"""Fill of guard zones and gaps, first and second call: NaN in every type that has one and two signs of zero, so that
+it shows even multiplied by zero; then a huge number."""
+_FAR = 1 << 32
+"""Elements that the last row of a distant array lies from its first, at least: more than an index of 32 bits holds."""
 _HOMES = 1 << 29
 """Bit of the slots of arrays that are made where they lie."""
 _LOOKED_AT = 1 << 10
@@ -234,7 +235,11 @@ def _rows(memory: memoryview, array: Descriptor) -> Iterator[tuple[memoryview, D
 
 
 def _is_distant(array: Descriptor) -> bool:
-    return len(array.shape) > 1 and array.shape[0] > 1 and array.strides[0] * (array.shape[0] - 1) >= _FAR
+    return len(array.shape) > 1 and array.shape[0] > 1 and array.strides[0] * (array.shape[0] - 1) >= _far(array)
+
+
+def _far(array: Descriptor) -> int:
+    return _FAR * dtype_at(array.dtype).itemsize
 
 
 def _changed(memory: memoryview, array: Descriptor, source: Array | None, pattern: int) -> int:
@@ -330,7 +335,7 @@ def _layout(shape: tuple[int, ...], size: int, layout: str) -> tuple[tuple[int, 
         step *= max(pitch[axis], 1)
     if layout == "distant" and len(shape) > 1 and shape[0] > 1 and 0 not in shape:
         row = step // shape[0]
-        strides[0] = -(-(_FAR + row) // (shape[0] - 1) // _ROW) * _ROW
+        strides[0] = -(-(_FAR * size + row) // (shape[0] - 1) // _ROW) * _ROW
         step = strides[0] * (shape[0] - 1) + row
     if layout == "sliced" and shape:
         offset = sum(_PAD * strides[axis] for axis in {0, len(shape) - 1})

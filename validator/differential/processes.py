@@ -19,7 +19,7 @@ from validator.run.sandbox import Limits, Worker
 __all__ = ["Trees", "runner_for"]
 
 
-_FAR_APART = 16 << 30
+_FAR_APART = 256 << 30
 """Bytes of address space for arguments with distant rows: next to nothing of it is ever touched."""
 
 
