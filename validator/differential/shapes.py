@@ -13,10 +13,12 @@ from validator.manifest.dims import Membership, parse_expression
 if TYPE_CHECKING:  # hypothesis is loaded by who draws, not by who looks up what was kept
     from hypothesis import strategies as st
 
-__all__ = ["Dims", "Edge", "Space"]
+__all__ = ["USUAL_TILES", "Dims", "Edge", "Space"]
 
 Dims = dict[str, int]
 
+USUAL_TILES = (8, 16, 32, 64, 128)
+"""Where a contract names none."""
 _ODD = (3, 5, 7, 12, 96)
 """Head, group and expert counts that are no power of two, as real models have them."""
 _VECTORS = (1, 2, 4, 8, 16)
@@ -215,7 +217,7 @@ class Space:
         yield 1, "a single one", "I4"
         yield 2, "two", "I2"
         yield 4, "four", "I2"
-        tiles = self._tiles.get(name) or tuple(t for t in (8, 16, 32, 64, 128) if 2 * t <= values[-1])
+        tiles = self._tiles.get(name) or tuple(t for t in USUAL_TILES if 2 * t <= values[-1])
         word = "the tile" if name in self._tiles else "the usual tile"
         for tile in tiles:
             for multiple in (1, 2):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -228,7 +230,8 @@ FLOATS: tuple[Variant, ...] = (
     Variant("nearly-tied", "I8", "holds values a rounding step apart",
             lambda f: _free(f) and f.dtype.itemsize > 1, _nearly_tied),
     Variant("tiny", "I9", "has tiny blocks and subnormals", lambda f: _free(f) and _axes(f) and _has(f, 0), _tiny),
-    Variant("rows", "I21", "has rows at scales from 1 to 2^-21", lambda f: _free(f) and _axes(f) and _has(f, 0), _rows),
+    Variant("rows", "I21", "has rows at scales from 1 to 2^-21",
+            lambda f: _free(f) and math.prod(f.shape[:-1]) != 1 and _has(f, 0), _rows),
     Variant("hot-last", "axis", "is zero but for one position of its last axis",
             lambda f: _free(f) and _axes(f) and _has(f, 0), _one_hot(-1)),
     Variant("hot-first", "axis", "is zero but for one position of its first axis",
