@@ -129,7 +129,7 @@ def test_nothing_is_claimed_of_what_a_generator_overwrites() -> None:
 
 
 def test_floats_that_more_than_bounds_restrict_stay_as_generated() -> None:
-    args = [{"name": "p", "role": "activation", "dtype": "float32", "shape": [8], "domain": {"probability": True}}]
+    args = [{"name": "p", "role": "state", "dtype": "float32", "shape": [8], "domain": {"probability": True}}]
     chosen = contract(args=args, dims=[])
     assert variants_of(chosen, Case("k", (), 1), "p") == []
     assert variants_of(contract(args=args, dims=[], generator=None), Case("k", (), 1), "p") != []

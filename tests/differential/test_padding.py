@@ -12,6 +12,7 @@ import pytest
 from pydantic import ValidationError
 
 from validator.differential.cases import Case, build, cases
+from validator.differential.combined import combined_cases
 from validator.differential.engine import run_case
 from validator.differential.padding import unused_parts
 from validator.differential.processes import Trees, runner_for
@@ -138,8 +139,8 @@ def test_slots_beyond_a_length_and_pages_of_no_entry_in_use_hold_nan(cache: list
 def test_entries_behind_a_length_point_to_pages_that_hold_nan() -> None:
     chosen = paged(["N", "S", 2], "k.1")
     case = Case("k", PAGES, 5, variants=(("lens", "single"),))
-    plain, padded = build(chosen, case), build(chosen, replace(case, padding=True))
-    np.testing.assert_array_equal(plain["table"][:, 0], padded["table"][:, 0])
+    padded = build(chosen, replace(case, padding=True))
+    assert not np.isnan(padded["k"][padded["table"][:, 0], 0]).any()
     behind = padded["table"][:, 1:]
     assert np.all((behind >= 0) & (behind < 20))
     assert np.isnan(padded["k"][behind]).all()
@@ -171,3 +172,25 @@ def test_lengths_of_pages_are_tried_where_a_page_ends() -> None:
 def test_slots_that_are_none_are_told(index: str | None, slots: str, told: str) -> None:
     with pytest.raises(ValidationError, match=told):
         paged(["N", "S", 2], slots, index=index)
+
+
+def test_what_leaves_nothing_unused_is_no_case_of_padding() -> None:
+    """An index into an output, or one that names every row once."""
+    x = {"name": "x", "role": "activation", "dtype": "float32", "shape": ["N", 2]}
+    out = {"name": "out", "role": "output", "dtype": "float32", "shape": ["N", 2]}
+    for into, unique in (("out.0", False), ("x.0", True)):
+        domain = {"index": into, "unique": unique}
+        at = {"name": "at", "role": "index", "dtype": "int32", "shape": ["N"], "domain": domain}
+        chosen = KernelContract.model_validate({"match": "k", "dims": ["N in 2..40"], "args": [x, at, out]})
+        assert not any(case.padding for case in cases(chosen, 1, 20) + combined_cases(chosen, 1, 20))
+
+
+def test_an_index_leaves_something_unused_however_long_it_is() -> None:
+    x = {"name": "x", "role": "activation", "dtype": "float32", "shape": ["N", 2]}
+    at = {"name": "at", "role": "index", "dtype": "int32", "shape": ["T"], "domain": {"index": "x.0"}}
+    chosen = KernelContract.model_validate({"match": "k", "dims": ["N in 2..8", "T in 90..99"], "args": [x, at]})
+    padded = [case for case in cases(chosen, 1, 20) if case.padding]
+    assert padded
+    assert all(np.isnan(build(chosen, case)["x"]).any() for case in padded)
+    plain = build(chosen, replace(padded[0], padding=False))
+    assert len(np.unique(plain["at"])) > len(np.unique(build(chosen, padded[0])["at"]))

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Any
 
-from validator.differential.cases import Case, configurations_of, layouts_of
+from validator.differential.cases import Case, configurations_of, layouts_of, with_padding_told
 from validator.differential.errors import DifferentialError
 from validator.differential.numbers import derived
 from validator.differential.padding import has_padding
@@ -76,7 +76,7 @@ def combined_cases(contract: KernelContract, seed: int, most: int, strength: int
             break
         dims = space.complete(dict(_sizes_of(row)))
         if dims is not None:
-            cases.append(_case(contract, row, dims, number, seed, len(found)))
+            cases.append(with_padding_told(contract, _case(contract, row, dims, number, seed, len(found))))
     return cases
 
 

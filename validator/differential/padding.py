@@ -16,11 +16,18 @@ __all__ = ["has_padding", "point_elsewhere", "unused_parts"]
 
 
 def has_padding(contract: KernelContract) -> bool:
-    """Whether some part of some argument can be unused."""
+    """Whether some part of some argument of floats can be unused."""
     return any(
-        v.domain.index or _is_length(contract, v) or (v.domain.cuts and v.domain.sum)
+        (v.domain.index or _is_length(contract, v) or (v.domain.cuts and v.domain.sum)) and _means_floats(contract, v)
         for _, v in contract.values.values()
     )
+
+
+def _means_floats(contract: KernelContract, values: Values) -> bool:
+    """Whether something that it speaks of could hold NaN and is read; a length of a table speaks of its pages too."""
+    target, axis = values.domain.speaks_of or ("", 0)
+    alike = [contract.values[name][1].dtype for name in _alike(contract, target, axis)]
+    return values.domain.pages is not None or any("float" in dtype for types in alike for dtype in types)
 
 
 def _is_length(contract: KernelContract, values: Values) -> bool:
@@ -138,7 +145,12 @@ def _along(values: Array, shape: tuple[int, ...], axis: int) -> Array:
 
 
 def _alike(contract: KernelContract, name: str, axis: int) -> list[str]:
-    """An argument, and the inputs whose sizes are written the same up to an axis: keys and values of one cache."""
+    """An argument, and the inputs whose sizes are written the same up to an axis: keys and values of one cache.
+
+    None where the argument is written only: what is written elsewhere may be read throughout.
+    """
+    if contract.values[name][0] in FILLED:
+        return []
     sizes = (contract.values[name][1].shape or ())[: axis + 1]
     inputs = {n: v for n, (role, v) in contract.values.items() if v.shape is not None and role not in FILLED}
     symbolic = any(isinstance(size, str) for size in sizes)

@@ -37,6 +37,8 @@ class Fill:
     """What the elements, or the lengths of segments between them, must add up to."""
     beside: int = 0
     """For a number passed by value: what lengths count to, or else the size that most dimensions have."""
+    spare: bool = False
+    """Of an index: some positions are left for no entry to point to."""
     room: Room = field(default=np.empty, compare=False)
     """Where a large array is drawn."""
 
@@ -174,6 +176,9 @@ def _indices(fill: Fill, source: Source) -> Array:
         found = np.full(fill.distinct, d.sentinel or 0)
         found[:, : places.shape[1]] = places
         found = found.reshape(fill.shape)
+    elif fill.spare:
+        places = source.order(fill.extent)[: -(-fill.extent // 2)]
+        found = places[source.below(len(places), fill.shape)]
     else:
         found = source.below(fill.extent, fill.shape)
     return (np.sort(found, axis=-1) if d.sorted and found.ndim else found).astype(fill.dtype)
