@@ -11,8 +11,7 @@ from validator.ordering.sass.disassemble import _instruction
     ("old", "new"),
     [
         ("[UR4][UR6],UR8", "[UR4],[UR6],UR8"),
-        ("[R9]desc[UR6][R2.64]", "[R9],desc[UR6][R2.64]"),
-        ("R2,[R9]desc[UR6][R2.64]", "R2,[R9],desc[UR6][R2.64]"),
+        ("[UR8],desc[UR6][R2.64]", "[UR8],desc[UR6][R2.64]"),
         ("R4,desc[UR6][R2.64]", "R4,desc[UR6][R2.64]"),
         ("R1,c[0x0][0x28]", "R1,c[0x0][0x28]"),
     ],

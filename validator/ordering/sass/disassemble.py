@@ -36,8 +36,8 @@ _TIMEOUT = 300.0
 _OUTPUT = 64 << 20
 _BAD_ADDRESS = re.compile(rb"at address (0x[0-9a-fA-F]+)")
 _TOKEN = re.compile(r"^(!?)(0x[0-9a-f]+)$")
-_TOGETHER = re.compile(r"((?:^|,)\s*\[[^\]]*\])(?=\[|desc\[)")
-"""nvdisasm 13.0 puts no comma behind an address that another one follows: `[UR4][UR6]`, `[R9]desc[UR6][R2.64]`."""
+_TOGETHER = re.compile(r"((?:^|,)\s*\[[^\]]*\])(?=\[)")
+"""nvdisasm 13.0 puts no comma behind an address that another one follows: `[UR4][UR6],UR8` of UBLKCP."""
 
 
 @dataclass(eq=False)
