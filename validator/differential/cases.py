@@ -277,7 +277,7 @@ def _holding(contract: KernelContract, case: Case, name: str, inputs: Inputs) ->
 def with_padding_told(contract: KernelContract, case: Case) -> Case:
     """The case, without padding where nothing is unused. What a generator gives is not looked at."""
     speaking = [name for name, (_, values) in contract.values.items() if values.domain.speaks_of is not None]
-    if not case.padding or set(speaking) & set(contract.generated):
+    if not case.padding or set(speaking) & set(contract.generated) or size_of(contract, case) > LARGEST:
         return case
     inputs: Inputs = {}
     for name, (_, values) in contract.values.items():
