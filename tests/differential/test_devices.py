@@ -12,7 +12,7 @@ import pytest
 
 from validator.differential import device as devices
 from validator.differential.cases import Case
-from validator.differential.device import Device, NotRunHere, candidate_of, devices_asked, launch_of
+from validator.differential.device import Device, NotRunHere, candidate_of, devices_asked, launch_of, offered
 from validator.differential.engine import planned_cases, run_case, run_kernel
 from validator.differential.errors import DifferentialError
 from validator.differential.processes import Trees, runner_for
@@ -101,6 +101,12 @@ def test_what_runs_where(
 def test_a_device_that_the_contract_offers_nothing_for(keys: dict[str, Any], device: Device) -> None:
     with pytest.raises(DifferentialError, match="nothing was run"):
         candidate_of(contract(**keys), device)
+
+
+def test_what_compiles_when_it_is_called_may_take_longer() -> None:
+    contract = KernelContract.model_validate(KERNEL | {"candidate": "fast:scale", "torch": "fast:scale"})
+    usual, compiles = (offered(contract, device).patience for device in (Device.CPU, Device.CUDA))
+    assert (usual, compiles) == (1, 3)
 
 
 def test_what_this_machine_lacks_is_told_and_unproven(trees: Trees, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -59,7 +59,11 @@ class Candidate:
     @property
     def patience(self) -> int:
         """How many times the usual seconds one call may take."""
-        return 6 if self.device is Device.PTX else 1
+        if self.device is Device.PTX:
+            return 6
+        return (
+            3 if self.adapter.programs else 1
+        )  # torch.compile alone takes most of the usual seconds, on an idle machine
 
     @property
     def words(self) -> str:

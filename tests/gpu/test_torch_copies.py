@@ -1,0 +1,89 @@
+"""Device copies of the torch adapter, played on a CPU: what comes back, and how many are kept."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import validator.run.adapters as adapters
+
+torch = pytest.importorskip("torch")
+
+
+@pytest.fixture
+def adapter(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The adapter's module, its device memory on the CPU."""
+    spec = importlib.util.spec_from_file_location("torch_adapter", Path(adapters.__file__).with_name("torch.py"))
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    on_cpu = SimpleNamespace(**vars(torch))
+    on_cpu.empty = lambda size, dtype, device: torch.empty(size, dtype=dtype)
+    on_cpu.cuda = SimpleNamespace(Stream=object, mem_get_info=lambda: (0, 4000), synchronize=lambda: None)
+    monkeypatch.setattr(module, "torch", on_cpu)
+    monkeypatch.setattr(module, "_CUDA", on_cpu.cuda)
+    return module
+
+
+class Watched:
+    """Host memory that counts how often it is written to."""
+
+    def __init__(self, values: Any) -> None:
+        self.values, self.copies = torch.from_numpy(values), 0
+        self.is_cuda = False
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __getitem__(self, part: slice) -> Any:
+        return self.values[part]
+
+    def numpy(self) -> Any:
+        return self.values.numpy()
+
+    def copy_(self, now: Any) -> None:
+        self.copies += 1
+        self.values.copy_(now)
+
+
+@pytest.mark.parametrize("changed", [None, 0, 7, 8, 12])
+def test_an_arena_is_written_back_where_a_byte_of_it_has_changed(adapter: ModuleType, changed: int | None):
+    """13 bytes: the last five make no word."""
+    host = Watched(np.arange(13, dtype=np.uint8))
+    copy = adapter._Copy(host)
+    copy.device.copy_(host.values)
+    if changed is not None:
+        copy.device[changed] += 1
+    copy.bring(host)
+    assert (host.copies, copy.written) == ((0, False) if changed is None else (1, True))
+    assert torch.equal(host.values, copy.device)
+
+
+def test_what_is_looked_at_later_is_what_calls_have_written(adapter: ModuleType):
+    function = adapter._OnDevice(lambda *args: None, timed=False)
+    kept, written = (Watched(np.zeros(16, np.uint8)) for _ in range(2))
+    for at, host in enumerate((kept, written)):
+        function._copies[at, 16] = copy = adapter._Copy(host)
+        copy.device.fill_(3)
+        copy.written = host is written
+    function.collect()
+    assert (kept.copies, written.copies) == (0, 1)
+
+
+def test_old_copies_go_when_they_take_too_much_of_the_device(adapter: ModuleType):
+    function = adapter._OnDevice(lambda *args: None, timed=False)
+    for at in range(5):
+        function._copies[at, 400] = adapter._Copy(Watched(np.zeros(400, np.uint8)))
+    function._known["a graph"] = object()
+    function._let_go(1)
+    assert [at for at, _ in function._copies] == [3, 4], "a quarter of 4000 bytes"
+    assert not function._known, "a graph would write to memory that is gone"
+    function._copies[9, 4000] = adapter._Copy(Watched(np.zeros(4000, np.uint8)))
+    function._let_go(1)
+    assert [at for at, _ in function._copies] == [9], "what the running call uses stays"
