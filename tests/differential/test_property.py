@@ -10,8 +10,10 @@ import pytest
 from validator.differential.engine import run_kernel
 from validator.differential.processes import Trees, runner_for
 from validator.differential.results import KernelResult
+from validator.differential.settle import Demands, settle
 from validator.manifest.contract import KernelContract
 from validator.run.sandbox import Limits
+from validator.verdict.model import Status
 
 STOCK = '''
 import numpy as np
@@ -58,7 +60,13 @@ def judged(tmp_path: Path, function: str, **changes: Any) -> KernelResult:
     for side, name, text in (("head", "fast", FAST), ("base", "stock", STOCK)):
         (tmp_path / side).mkdir()
         (tmp_path / side / f"{name}.py").write_text(text)
-    contract = KernelContract.model_validate(
+    trees = Trees(tmp_path / "head", tmp_path / "base")
+    with runner_for(top(function, **changes), trees, Limits(wall=30)) as runner:
+        return run_kernel(runner, 3, 5)
+
+
+def top(function: str, **changes: Any) -> KernelContract:
+    return KernelContract.model_validate(
         {
             "match": "top",
             "candidate": f"fast:{function}",
@@ -72,9 +80,6 @@ def judged(tmp_path: Path, function: str, **changes: Any) -> KernelResult:
             **changes,
         }
     )
-    trees = Trees(tmp_path / "head", tmp_path / "base")
-    with runner_for(contract, trees, Limits(wall=30)) as runner:
-        return run_kernel(runner, 3, 5)
 
 
 def test_another_order_of_ties_passes_where_the_checker_allows_it(tmp_path: Path) -> None:
@@ -116,3 +121,26 @@ def test_what_the_confinement_refuses_is_not_held_against_the_candidate(tmp_path
     result = judged(tmp_path, "asks_for_much")
     assert not result.of("failed")
     assert "confinement refuses what it asks for: PermissionError" in result.of("unusable")[0].unusable
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        (
+            "out[...] = x[:, : out.shape[1]].argmax() + np.random.randint(1 << 20)",
+            "gives another out when it is called",
+        ),
+        ("while True: pass", "gives no result within its deadline"),
+    ],
+)
+def test_a_reference_that_shows_nothing_ends_the_run_early(tmp_path: Path, body: str, told: str) -> None:
+    (tmp_path / "stock.py").write_text(f"import numpy as np\n\ndef top(x, out):\n    {body}\n")
+    (tmp_path / "fast.py").write_text(FAST)
+    contract = top("from_behind", tolerance={"policy": "exact"})
+    with runner_for(contract, Trees(tmp_path, tmp_path), Limits(wall=0.2)) as runner:
+        result = run_kernel(runner, 3, 5)
+    assert told in result.results[0].unusable
+    assert len(result.results) <= 8 < len(result.planned)
+    stage = settle(contract, result, Demands(cases=1), runner.chosen)
+    assert stage.obligations[0].status is Status.UNPROVEN
+    assert stage.evidence[0].figures["input classes"] == ""

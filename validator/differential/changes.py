@@ -70,7 +70,7 @@ def rearranged(contract: KernelContract, case: Case, inputs: Inputs) -> Generato
     before = array.copy()
     try:
         array[...] = turned
-        yield inputs, told
+        yield {**inputs, name: array.view()}, told  # another array: what lies where it was laid is not the same
     finally:
         array[...] = before
 

@@ -19,7 +19,11 @@ from validator.manifest.dims import parse_expression
 from validator.run.channel import ALIGNED
 from validator.run.sandbox import Worker
 
-__all__ = ["Data", "ReferenceFailed", "launches_of", "numbered", "prepared", "room_for"]
+__all__ = ["NO_ANSWER", "Data", "ReferenceFailed", "launches_of", "numbered", "prepared", "room_for"]
+
+
+NO_ANSWER = "gives no result within its deadline"
+"""What is said of a trusted function that may do so in every case."""
 
 
 class ReferenceFailed(DifferentialError):

@@ -123,7 +123,7 @@ def diff_document(
 def _kernel(contract: KernelContract, result: KernelResult | None, stage: StageResult) -> KernelDocument:
     (obligation,) = stage.obligations
     evidence = stage.evidence[0] if stage.evidence else None
-    rows = coverage(contract, [r.case for r in result.results]) if result is not None else ()
+    rows = coverage(contract, [r.case for r in result.results if not r.unusable]) if result is not None else ()
     return {
         "name": contract.match,
         "status": obligation.status.value,

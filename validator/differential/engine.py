@@ -15,7 +15,7 @@ from validator.differential.cases import Case, CaseTooLarge, Inputs, cases
 from validator.differential.closeness import baseline_error, error_of
 from validator.differential.combined import combined_cases
 from validator.differential.controls import controls
-from validator.differential.data import ReferenceFailed
+from validator.differential.data import NO_ANSWER, ReferenceFailed
 from validator.differential.device import NotRunHere
 from validator.differential.errors import DifferentialError
 from validator.differential.faults import Fault, FaultKind
@@ -248,11 +248,12 @@ def _hopeless(result: KernelResult) -> bool:
 
     Each may have taken its whole deadline, so that a candidate which hangs in every other case would hold the gate.
     """
-    without = sum(
-        r.unusable.startswith("not run here") or bool(r.faults and all(f.kind is FaultKind.WORKER for f in r.faults))
-        for r in result.results
-    )
-    return without >= _WITHOUT or without == len(result.results) >= 8
+    unusable = [r.unusable for r in result.results if r.unusable]
+    elsewhere = sum(told.startswith("not run here") for told in unusable)
+    without = sum(bool(r.faults and all(f.kind is FaultKind.WORKER for f in r.faults)) for r in result.results)
+    late = sum(NO_ANSWER in told for told in unusable)
+    nothing = without + len(unusable) == len(result.results) >= 8
+    return nothing or without + elsewhere >= _WITHOUT or late >= _DEADLINES
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 
@@ -15,10 +15,10 @@ import numpy as np
 
 from validator.differential.buffers import Placed, Written, dtype_at, place
 from validator.differential.cases import Case, Inputs, aliases_of, judged_arguments
-from validator.differential.data import Data, ReferenceFailed, numbered, prepared, room_for
+from validator.differential.data import NO_ANSWER, Data, ReferenceFailed, numbered, prepared, room_for
 from validator.differential.judge import Expected
 from validator.differential.moved import Beside
-from validator.differential.numbers import Array, in_chunks, is_float
+from validator.differential.numbers import Array, in_chunks, is_float, same_bytes
 from validator.differential.overflow import LEAST_NORMAL, flushed, only_moves, overflown, reaches_the_limits
 from validator.differential.padding import unused_parts
 from validator.differential.spill import kept
@@ -44,6 +44,8 @@ class Reference:
     """Of the trusted implementation; the same when the contract names no other."""
     wide: bool = True
     """False once the reference has refused float64: its own types then serve as the exact result too."""
+    _steady: bool = field(default=False, init=False, repr=False)
+    """It has given the same result for the same inputs once."""
 
     @property
     def stock(self) -> KernelContract:
@@ -79,12 +81,26 @@ class Reference:
             ({name: kept(array) for name, array in results.items()}, old)
             for results, old in self._trusted(self.baseline, [inputs], case, 1)
         )
+        self._refuse_chance(case, inputs, native)
         if self.wide:
             try:
                 return self._expected(case, inputs, native, old_native)
             except ReferenceFailed:
                 self.wide = False
         return self._expected(case, inputs, native, {})
+
+    def _refuse_chance(self, case: Case, inputs: Inputs, native: Outputs) -> None:
+        """What is another the next time says nothing about what is right, and would excuse as much in a candidate."""
+        if self._steady or self.stock.deterministic == "spread":
+            return
+        ((again, _),) = self._trusted(self.baseline, [inputs], case, 1)
+        odd = [n for n, array in again.items() if not same_bytes(np.ascontiguousarray(array), native[n])]
+        if odd:
+            raise ReferenceFailed(
+                f"{self.baseline.target} gives another {odd[0]} when it is called again with the same inputs: seed "
+                'what it draws, or say `deterministic = "spread"`'
+            )
+        self._steady = True
 
     def _expected(self, case: Case, inputs: Inputs, native: Outputs, old_native: Outputs) -> dict[str, Expected]:
         """The reference on these inputs and on some that lie a rounding error beside them."""
@@ -182,6 +198,8 @@ class Reference:
 
     def _results(self, worker: Worker, placed: Placed, reply: Reply) -> Outputs:
         """A trusted function's outputs where they lie; what it returns is taken as it is."""
+        if reply.outcome is Outcome.HANG:
+            raise ReferenceFailed(f"{worker.target} {NO_ANSWER}: {reply.detail[:300]}")
         if reply.result is None:
             raise ReferenceFailed(f"{worker.target} gives no result: {reply.outcome} {reply.detail[:300]}")
         declared, returned = self.stock.returns, reply.result.returns

@@ -53,7 +53,7 @@ def settle(
     """
     found = (*findings, *_findings(contract, result, candidate, where))
     status, reason = _status(contract, result, demands, found)
-    run = [r.case for r in result.results]
+    run = [r.case for r in result.results if not r.unusable]
     rows = coverage(contract, run)
     ident = evidence_id(contract, candidate.device)
     statuses = {s: len(result.of(s)) for s in ("passed", "failed", "void", "degenerate", "unusable")}
