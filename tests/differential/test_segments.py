@@ -112,6 +112,19 @@ def test_lengths_that_add_up_are_filled_in_the_same_ways() -> None:
         assert HOLDS[way](lengths)
 
 
+def test_lengths_end_at_powers_of_two_and_beside_them() -> None:
+    args = [
+        {"name": "k", "role": "state", "dtype": "float32", "shape": ["B", "T"]},
+        {"name": "n", "role": "index", "dtype": "int32", "shape": ["B"], "domain": {"lengths": "k.1", "low": 2}},
+    ]
+    chosen = KernelContract.model_validate({"match": "k", "dims": ["B in 1..40", "T in 4..99"], "args": args})
+    case = Case("k", (("B", 40), ("T", 70)), 1, variants=(("n", "at-powers"),))
+    lengths = build(chosen, case)["n"].tolist()
+    assert {2, 15, 16, 17, 63, 64, 65} <= {*lengths}
+    assert 2 <= min(lengths) <= max(lengths) <= 70
+    assert any(("n", "at-powers") in made.variants for made in cases(chosen, 1, 0))
+
+
 def test_rows_of_offsets_are_cut_one_by_one() -> None:
     args = [
         {"name": "x", "role": "activation", "dtype": "float32", "shape": ["G", "T"]},

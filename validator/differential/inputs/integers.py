@@ -106,11 +106,20 @@ def _in_ones(fill: Fill) -> bool:
     return rest > 0 and _segments(fill, most=rest, least=1)
 
 
+_BESIDE = [power + by for power in (256, 128, 64, 32, 16, 8, 4, 2) for by in (1, 0, -1)]
+"""Powers of two, one more and one less: where tiles end."""
+
+
+def _long_beside_powers(fill: Fill, source: Source) -> Array:
+    low, high = fill.lengths
+    sizes = np.asarray([size for size in _BESIDE if low <= size <= high])
+    return _shaped(fill, sizes[(np.arange(_size(fill)) + source.below(len(sizes), ())) % len(sizes)])
+
+
 def _beside_powers(fill: Fill, source: Source) -> Array:
-    """A power of two, one more and one less in turn, the largest first that fit in twice."""
+    """The largest first that fit in twice."""
     (rows, count), total, (low, high) = fill.segments, fill.total or 0, fill.lengths
-    beside = [power + by for power in (256, 128, 64, 32, 16, 8, 4, 2) for by in (1, 0, -1)]
-    sizes = [size for size in beside if low <= size <= min(high, total // 2)]
+    sizes = [size for size in _BESIDE if low <= size <= min(high, total // 2)]
     places = np.minimum(np.cumsum(np.resize(sizes, count)), total)
     return as_segments(fill, within(fill, np.tile(np.diff(places, prepend=0), (rows, 1))))
 
@@ -159,6 +168,8 @@ INTEGERS: tuple[Variant, ...] = (
             lambda f, s: _shaped(f, np.zeros(_size(f)))),
     Variant("single", "I4", "uses one", lambda f: _lengths(f) and f.lengths[0] <= 1 <= f.lengths[1],
             lambda f, s: _shaped(f, np.ones(_size(f)))),
+    Variant("at-powers", "I2", "is as long as powers of two, one more and one less",
+            lambda f: _lengths(f) and f.lengths[0] <= 3 <= f.lengths[1] and f.lengths[1] >= 5, _long_beside_powers),
     Variant("whole-pages", "I2", "fills its last page, or has one more or one less",
             lambda f: _lengths(f) and f.page > 1 and f.lengths[1] > f.page and f.lengths[0] <= f.page,
             _beside_pages),
