@@ -345,3 +345,17 @@ def test_nothing_but_no_entry_is_a_case() -> None:
     assert all((array == -1).all() for array in _filled("int32", "index", "all-holes", low=0, high=9, sentinel=-1))
     routed = _routed(unique="rows", sentinel=-1)
     assert any(("ids", "all-holes") in case.variants for case in cases(routed, 1, 0))
+
+
+def test_ascending_numbers_are_tried_with_one_step_with_steps_of_one_and_with_none() -> None:
+    bounds = {"low": 0, "high": 70, "sorted": True}
+    for way, holds in (
+        ("one-step", lambda v: set(v) == {0, 70}),
+        ("steps-of-one", lambda v: v == list(range(64))),
+        ("never-grows", lambda v: len(set(v)) == 1),
+    ):
+        drawn = [array.tolist() for array in _filled("int32", "index", way, **bounds)]
+        assert all(
+            holds(values) and values == sorted(values) and 0 <= values[0] <= values[-1] <= 70 for values in drawn
+        )
+        assert way == "steps-of-one" or len({tuple(values) for values in drawn}) > 3

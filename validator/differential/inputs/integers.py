@@ -141,6 +141,30 @@ def _end(at: int) -> Make:
     return lambda fill, source: in_domain(fill, np.full(fill.shape, fill.integers[at]))
 
 
+def _ascending(fill: Fill) -> bool:
+    """Whole numbers between two bounds that only ever grow: ids of segments, places where they begin."""
+    d = fill.values.domain
+    bounded = d.low is not None and d.high is not None and bool(fill.shape)
+    return bounded and d.sorted and not (fill.floating or d.unique or d.values or d.speaks_of or d.sum)
+
+
+def _one_step(fill: Fill, source: Source) -> Array:
+    """All that is low, then all that is high."""
+    low, high = fill.integers
+    width = fill.shape[-1]
+    first = 1 + source.below(max(width - 1, 1), (*fill.shape[:-1], 1))
+    return in_domain(fill, np.broadcast_to(np.where(np.arange(width) < first, low, high), fill.shape))
+
+
+def _no_step(fill: Fill, source: Source) -> Array:
+    low, high = fill.integers
+    return in_domain(fill, np.full(fill.shape, low + source.below(high - low + 1, ())))
+
+
+def _steps_of_one(fill: Fill, source: Source) -> Array:
+    return in_domain(fill, np.broadcast_to(fill.integers[0] + np.arange(fill.shape[-1]), fill.shape))
+
+
 def _bounded(fill: Fill) -> bool:
     d = fill.values.domain
     return fill.whole or (not fill.floating and fill.free and d.low is not None and d.high is not None)
@@ -180,6 +204,9 @@ INTEGERS: tuple[Variant, ...] = (
             lambda f, s: as_segments(f, within(f, np.ones(f.segments, np.int64)))),
     Variant("beside-powers", "I2", "has segments as long as powers of two, one more and one less",
             lambda f: _segments(f, most=3, least=3) and (f.total or 0) >= 6, _beside_powers),
+    Variant("one-step", "I2", "is at the lower end of its range, then at the upper", _ascending, _one_step),
+    Variant("steps-of-one", "I4", "goes up in steps of one", _ascending, _steps_of_one),
+    Variant("never-grows", "I8", "has one value throughout", _ascending, _no_step),
     Variant("extremes", "I10", "is at the ends of its range", _bounded, _extremes),
     Variant("no-more", "I2", "is no more than what it has to hold", lambda f: f.values.domain.longest is not None,
             lambda f, s: _shaped(f, np.full(_size(f), f.integers[0]))),
