@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from validator.differential.engine import run_kernel
+from validator.differential.faults import FaultKind
 from validator.differential.processes import Trees, runner_for
 from validator.differential.results import KernelResult
 from validator.differential.settle import Demands, settle
@@ -144,3 +145,19 @@ def test_a_reference_that_shows_nothing_ends_the_run_early(tmp_path: Path, body:
     stage = settle(contract, result, Demands(cases=1), runner.chosen)
     assert stage.obligations[0].status is Status.UNPROVEN
     assert stage.evidence[0].figures["input classes"] == ""
+
+
+def test_a_candidate_that_hides_a_state_does_not_hold_the_gate(tmp_path: Path) -> None:
+    """It is wrong in every case but the first of a process; a few processes show that."""
+    (tmp_path / "stock.py").write_text(STOCK)
+    (tmp_path / "fast.py").write_text(
+        "import numpy as np\nSEEN = []\n\ndef once(x, out):\n"
+        '    out[...] = np.argsort(-x, axis=-1, kind="stable")[:, : out.shape[1]] if len(SEEN) < 3 else 0\n'
+        "    SEEN.append(0)\n"
+    )
+    with runner_for(top("once", candidate="fast:once"), Trees(tmp_path, tmp_path), Limits(wall=30)) as runner:
+        result = run_kernel(runner, 3, 5)
+        assert runner.candidate.starts < len(result.of("failed"))
+    told = [f.message for r in result.of("failed") for f in r.faults if f.kind is FaultKind.HIDDEN]
+    assert any(text.startswith("right in a new process, but ") for text in told)
+    assert told[-1].startswith("as in 8 cases that were right in a new process, ")

@@ -115,6 +115,7 @@ def run_cases(
             if finished.shrunk is None:
                 simpler = shrink(runner, finished.result)
                 finished = replace(finished, shrunk=simpler, calls=runner.calls, attributed=runner.attributed)
+                finished = replace(finished, hidden=runner.hidden)
                 journal.add(finished)
             result.shrunk[case.id] = simpler = finished.shrunk or finished.result
             keep(finished.result, simpler)
@@ -183,6 +184,7 @@ def _finish(runner: Runner, case: Case, others: _Others, tolerance: Visibility) 
         done.result,
         runner.calls,
         runner.attributed,
+        runner.hidden,
         runner.reference.wide,
         tuple(sorted(tolerance.tried - tried)),
         tuple(sorted(tolerance.visible - visible)),
@@ -194,7 +196,8 @@ def _take_up(finished: Finished, runner: Runner, others: _Others, tolerance: Vis
     """Leave everything as it was after this case."""
     if not finished.result.unusable:
         others.put(finished.result.case)
-    runner.calls, runner.attributed, runner.reference.wide = finished.calls, finished.attributed, finished.wide
+    runner.calls, runner.attributed, runner.hidden = finished.calls, finished.attributed, finished.hidden
+    runner.reference.wide = finished.wide
     tolerance.tried.update(finished.tried)
     tolerance.visible.update(finished.visible)
     tolerance.budget = finished.budget

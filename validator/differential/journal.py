@@ -58,6 +58,8 @@ class Finished:
     """Of the candidate, up to here."""
     attributed: int
     """As `Runner.attributed`, up to here."""
+    hidden: int
+    """As `Runner.hidden`, up to here."""
     wide: bool
     """As `Runner.wide`, up to here."""
     tried: tuple[str, ...] = ()

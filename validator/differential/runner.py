@@ -92,6 +92,8 @@ class Runner:
     calls: int = 0
     attributed: int = 0
     """Failures for which a new process was started to find out why."""
+    hidden: int = 0
+    """Failures that a new process did not show."""
     trusting: bool = True
     """False once the candidate has written to an input and put it back: then its inputs are looked at, not locked."""
     _book: Book = field(init=False, repr=False, default_factory=Book)

@@ -25,7 +25,10 @@ def seeds() -> Iterator[bytes]:
     with tempfile.TemporaryDirectory(prefix="validator-fuzz-") as scratch:
         path = Path(scratch, "j")
         with Journal(path) as journal:
-            for finished in (Finished(failed, 1, 0, True), Finished(failed, 9, 1, True, ("w",), ("w",), 399, passed)):
+            for finished in (
+                Finished(failed, 1, 0, 0, True),
+                Finished(failed, 9, 1, 2, True, ("w",), ("w",), 399, passed),
+            ):
                 journal.add(finished)
         yield path.read_bytes()
         yield path.read_bytes()[:-9]
