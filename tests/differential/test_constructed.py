@@ -362,6 +362,7 @@ def test_the_same_elements_are_put_in_other_places() -> None:
             differ = [n for n in before if not np.array_equal(changed[n], before[n])]
             assert differ in (["x"], ["cache"])
             (name,) = differ
+            assert changed[name] is not inputs[name], "what lies in memory already is known by being the same array"
             assert np.array_equal(np.sort(changed[name], None), np.sort(before[name], None))
         assert all(np.array_equal(inputs[n], before[n]) for n in before), "it lasts no longer than it is used"
     assert len(told) == 4

@@ -33,6 +33,10 @@ def centred(x, out):
 
 def greatest(x, out):
     out[...] = x.argmax(-1)
+
+def zero_point(x, out):
+    low, high = np.minimum(x.min(-1), 0), np.maximum(x.max(-1), 1)
+    out[...] = np.rint(-128 - low / ((high - low) / x.dtype.type(255)))
 """
 FAST = """
 import numpy as np
@@ -65,6 +69,10 @@ def rounded_mean(x, out):
 def one_more_at_the_bound(x, p, out):
     top_p(x, np.nextafter(p, np.float32(2)), out)
 
+def zero_point_by_the_inverse(x, out):
+    low, high = np.minimum(x.min(-1), 0), np.maximum(x.max(-1), 1)
+    out[...] = np.rint(-128 - low * (np.float32(1) / ((high - low) / np.float32(255))))
+
 def by_pairs(x, out):
     best = np.zeros(len(x), int)
     for at in range(1, x.shape[1]):
@@ -82,9 +90,10 @@ ARGS: dict[str, list[tuple[str, str, str, list[str], dict[str, Any]]]] = {
         ("out", "output", "float32", ROWS, {}),
     ],
     "centred": [("x", "activation", "float32", ROWS, {}), ("out", "output", "float32", ROWS, {})],
+    "zero_point": [("x", "activation", "float32", ROWS, {}), ("out", "output", "int32", ["B"], {})],
     "greatest": [("x", "activation", "float32", ROWS, {}), ("out", "output", "int32", ["B"], {})],
 }
-OF_TIES = ("tied", "uniform-rows", "constant-rows", "quarters")
+OF_TIES = ("integers", "tied", "uniform-rows", "constant-rows", "quarters")
 
 
 @pytest.fixture
@@ -109,7 +118,13 @@ def faults(tmp_path: Path) -> Callable[[str, str], list[Any]]:
 
 
 @pytest.mark.parametrize(
-    ("kernel", "candidate"), [("top_p", "one_by_one"), ("centred", "one_accumulator"), ("greatest", "by_pairs")]
+    ("kernel", "candidate"),
+    [
+        ("top_p", "one_by_one"),
+        ("centred", "one_accumulator"),
+        ("greatest", "by_pairs"),
+        ("zero_point", "zero_point_by_the_inverse"),
+    ],
 )
 def test_an_honest_kernel_passes_where_values_are_equal(
     kernel: str, candidate: str, faults: Callable[[str, str], list[Any]]

@@ -52,7 +52,7 @@ def rearranged(contract: KernelContract, case: Case, inputs: Inputs) -> Generato
         and is_drawn(values)
         and name not in contract.generated
         and fill_of(contract, case, name).floating
-        and not (case.padding or values.domain.sorted or name in case.aliased or inputs[name].ndim == 0)
+        and not (case.padding or case.aliased or values.domain.sorted or inputs[name].ndim == 0)
     ]
     source = Source(derived(case.seed, "rearranged"))
     if not able:

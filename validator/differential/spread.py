@@ -78,26 +78,27 @@ class Spread:
 
     @np.errstate(all="ignore")
     def add_barely(self, probe: Array) -> None:
-        """One more result, of inputs that were moved by `BARELY` of a rounding error; after those by all of it."""
+        """One more result, of inputs that were moved by `BARELY` of a rounding error; after those by all of it.
+
+        Not of integers: what lies half way by arithmetic on equal inputs may be rounded to either side.
+        """
+        if not is_float(self._native.dtype):
+            return
         if not self._jumps.flags.writeable:
             self._jumps = self._jumps.copy()
-        floating = is_float(self._native.dtype)
-        for jumps, moved, wide, exact, native in in_chunks(self._jumps, self._moved, probe, self.exact, self._native):
-            away = _finite(wide.astype(np.float64, copy=False) - exact) if floating else apart(wide, native)
-            jumps |= np.square(away) > _JUMP**2 * (moved if floating else np.square(moved))
+        for jumps, moved, wide, exact in in_chunks(self._jumps, self._moved, probe, self.exact):
+            away = _finite(wide.astype(np.float64, copy=False) - exact)
+            jumps |= np.square(away) > _JUMP**2 * moved
 
     def forget_jumps(self) -> None:
         """What was seen where equal inputs no longer were equal does not count."""
         self._moved[self._jumps] = 0.0
-        if self._graded is not None and self._jumps.any():
-            self._graded.forget(self._jumps)
 
     @np.errstate(all="ignore")
     def add_together(self, probe: Array, share: float = 1.0) -> None:
         """One more result, of inputs of which equal ones are still equal: it counts where others do not."""
         if self._jumps.any():
-            due = self.exact if is_float(self._native.dtype) else self._native
-            self.add(np.where(self._jumps, probe, due), share)
+            self.add(np.where(self._jumps, probe, self.exact), share)
 
     @np.errstate(all="ignore")
     def add_halves(
@@ -111,8 +112,8 @@ class Spread:
         relative to it; 0 elsewhere.
         """
         if not is_float(self._native.dtype):
-            for half in (one, other):
-                self.add(np.where(self._jumps, self._native, half))
+            self.add(one)
+            self.add(other)
             return
         if self._graded is not None:
             self._graded.add(one)
