@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import combinations, product
 from typing import Any
 
 import numpy as np
 import pytest
 
-from validator.differential.cases import build, cases
+from validator.differential.cases import build, cases, configurations_of
 from validator.manifest.contract import KernelContract
 
 MASKED: dict[str, Any] = {
@@ -65,6 +66,36 @@ def test_minus_infinity_meets_itself_in_every_argument(contract: KernelContract)
     assert np.isfinite(made["a"][1::2]).all()
 
 
+def test_minus_infinity_stands_where_masks_are_false(contract: KernelContract) -> None:
+    start, end, last = (
+        np.isneginf(_made(contract, "a", name)) for name in ("masked-start", "masked-end", "all-but-last")
+    )
+    assert start[:, : start.shape[1] // 2].all()
+    assert not start[:, start.shape[1] // 2 :].any()
+    assert end[:, (end.shape[1] + 1) // 2 :].all()
+    assert not end[:, : (end.shape[1] + 1) // 2].any()
+    assert last[:, :-1].all()
+    assert not last[:, -1].any()
+
+
+def test_zeros_of_both_signs_meet_and_rows_lie_low_throughout(contract: KernelContract) -> None:
+    zeros = _made(contract, "x", "minus-zero")
+    assert {*np.signbit(zeros[zeros == 0]).tolist()} == {True, False}
+    assert _made(contract, "x", "low").max() < -88.8
+
+
+def test_choices_meet_in_pairs_where_all_of_them_are_too_many() -> None:
+    options = {"block": [64, 128, 256, 512], "stages": [1, 2, 3, 4, 5], "warps": [1, 2, 4, 8]}
+    found = [
+        dict(c) for c in configurations_of(KernelContract.model_validate({"match": "k", "configurations": options}))
+    ]
+    assert len(found) < 40
+    for one, other in combinations(options, 2):
+        assert {(f[one], f[other]) for f in found} == {*product(options[one], options[other])}
+    many = {f"o{n}": list(range(60)) for n in range(30)}
+    assert len(configurations_of(KernelContract.model_validate({"match": "k", "configurations": many}))) < 2000
+
+
 def test_rows_of_one_value_and_exact_quarters(contract: KernelContract) -> None:
     rows = _made(contract, "x", "constant-rows")
     assert (rows == rows[:, :1]).all()
@@ -84,6 +115,7 @@ def test_sizes_meet_beyond_their_tiles_and_are_unlike_each_other() -> None:
     assert {"M": 31, "N": 31, "K": 31} in sizes
     assert any(s["M"] == 159 and s["N"] > 32 and s["K"] > 32 for s in sizes)
     assert any(s["K"] == 95 and s["M"] > 32 for s in sizes)
+    assert any(s["M"] == 1 and s["N"] > 32 and s["K"] > 32 for s in sizes)
     assert {2, 4} <= {s["K"] for s in sizes}
     assert any(len({*dict(c.dims).values()}) == 3 for c in made if ("a", "zeros") in c.variants)
 

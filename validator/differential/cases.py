@@ -28,6 +28,7 @@ from validator.differential.shapes import Space, shape_of
 from validator.errors import Problem
 from validator.manifest.contract import FILLED, KernelContract, Role, Values
 from validator.manifest.dims import parse_expression
+from validator.scale.covering import cover
 
 __all__ = [
     "CASE_SCHEMA",
@@ -351,7 +352,9 @@ _PLAN_APPLIES: dict[str, Callable[[KernelContract], bool]] = {
 }
 
 CONFIGURATIONS = 64
-"""Combinations of choices that are all tried; of more, every single value is."""
+"""Combinations of choices that are all tried; of more, each value with each of every other choice."""
+_PAIRS = 1024
+"""Pairs of values of which each is tried; of more, every single value is."""
 
 
 def configurations_of(contract: KernelContract) -> list[tuple[tuple[str, int], ...]]:
@@ -359,9 +362,13 @@ def configurations_of(contract: KernelContract) -> list[tuple[tuple[str, int], .
     options = contract.configurations
     if math.prod(map(len, options.values())) <= CONFIGURATIONS:
         return [tuple(zip(options, chosen, strict=True)) for chosen in itertools.product(*options.values())]
-    first = {name: values[0] for name, values in options.items()}
-    single = ({**first, name: value} for name, values in options.items() for value in values)
-    return list(dict.fromkeys(tuple(chosen.items()) for chosen in single))
+    pairs = sum(len(one) * len(other) for one, other in itertools.combinations(options.values(), 2))
+    if pairs <= _PAIRS:
+        found = [dict(row) for row in cover(options, 2, (), exhaustive=CONFIGURATIONS)]
+    else:
+        first = {name: values[0] for name, values in options.items()}
+        found = [{**first, name: value} for name, values in options.items() for value in values]
+    return list(dict.fromkeys(tuple((name, row[name]) for name in options) for row in found))
 
 
 LAYOUT_CLASS = {"offset": "I12", "distant": "I1"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -23,6 +24,7 @@ _ODD = (3, 5, 7, 12, 96)
 """Head, group and expert counts that are no power of two, as real models have them."""
 _VECTORS = (1, 2, 4, 8, 16)
 """Elements that a thread loads at once: a size has to end between two such widths to show what becomes of the rest."""
+_LEAST = ((0, "nothing at all", "I3"), (1, "a single one", "I4"))
 _TILES = (3, 5)
 """Tiles that are worked through in turn by fewer."""
 _LISTED = 16
@@ -154,6 +156,10 @@ class Space:
     def _beyond_together(self) -> Iterator[Edge]:
         """Sizes at tile edges and beyond some tiles where others are, too: corners, and what takes several in turn."""
         wanted = {name: self._ragged(name) for name in self.names}
+        for name, (value, word, input_class) in itertools.product(self.names, _LEAST):
+            dims = self._search({name: value}, wanted, _RAGGED) if value in self.values[name] else None
+            if dims is not None and len(self.names) > 1:
+                yield Edge(tuple(dims.items()), f"{name} = {value}, {word}, the others beyond a tile", input_class)
         for name in (n for n in self.names if n in self._tiles):
             for count in _TILES:
                 value = max(self._tiles[name]) * count - 1
@@ -213,8 +219,7 @@ class Space:
 
     def _interesting(self, name: str) -> Iterator[tuple[int, str, str]]:
         values = self.values[name]
-        yield 0, "nothing at all", "I3"
-        yield 1, "a single one", "I4"
+        yield from _LEAST
         yield 2, "two", "I2"
         yield 4, "four", "I2"
         tiles = self._tiles.get(name) or tuple(t for t in USUAL_TILES if 2 * t <= values[-1])

@@ -209,7 +209,9 @@ def _far(fill: Fill, source: Source) -> Array:
 
 
 def _signed_zero(fill: Fill, source: Source) -> Array:
-    return np.where(source.below(2, fill.shape) == 0, -0.0, _wide(fill, source)).astype(fill.dtype)
+    """Zeros of both signs, and ordinary values between them."""
+    at = source.below(3, fill.shape)
+    return np.where(at == 0, -0.0, np.where(at == 1, 0.0, _wide(fill, source))).astype(fill.dtype)
 
 
 def _narrow(fill: Fill) -> bool:
@@ -222,6 +224,8 @@ FLOATS: tuple[Variant, ...] = (
     Variant("integers", "exact", "holds small whole numbers", lambda f: _free(f) and _has(f, 3) and _has(f, -3),
             lambda f, s: in_domain(f, s.below(7, f.shape) - 3)),
     Variant("large", "I10", "is large in magnitude", _free, _large),
+    Variant("low", "I10", "is large and negative throughout", lambda f: _free(f) and _span(f)[0] < 0,
+            lambda f, s: in_domain(f, _span(f)[0] * (0.9 + 0.1 * s.uniform(f.shape)))),
     Variant(HUGE, "I10", "is very large in magnitude", _unbounded, _huge),
     Variant("peaked", "I10", "has one large value a row", lambda f: _free(f) and _axes(f), _peaked),
     Variant("tied", "I8", "holds a few values many times", _free, _tied),
@@ -253,7 +257,7 @@ FLOATS: tuple[Variant, ...] = (
             lambda f: _free(f) and _has(f, 7.5) and _has(f, -7.5) and f.dtype.itemsize > 1, _halfway, alone=False),
     Variant(LIMITS, "I10", "reaches the largest magnitudes of its type", _unbounded, _limits,
             alone=False),
-    Variant("minus-zero", "zero", "has negative zeros", lambda f: _free(f) and _has(f, 0), _signed_zero),
+    Variant("minus-zero", "zero", "has zeros of both signs", lambda f: _free(f) and _has(f, 0), _signed_zero),
     Variant("saturated", "I10", "is at the largest magnitude of its type", lambda f: _free(f) and _narrow(f),
             lambda f, s: in_domain(f, np.where(s.below(2, f.shape) == 0, 1, -1) * largest(f.dtype))),
 )  # fmt: skip

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from validator.differential.inputs.fill import Fill, filled, in_domain
@@ -13,6 +15,10 @@ __all__ = ["SPECIAL"]
 
 def _may_hold(fill: Fill, name: str) -> bool:
     return fill.floating and name in fill.values.domain.special
+
+
+def _maskable(fill: Fill) -> bool:
+    return _may_hold(fill, "-inf") and len(fill.shape) >= 1
 
 
 def _probabilities(fill: Fill) -> bool:
@@ -57,6 +63,16 @@ def _every_other(value: float) -> Make:
     return make
 
 
+def _hidden(hides: Callable[[Array], Array]) -> Make:
+    """Minus infinity where the position along the last axis is hidden."""
+
+    def make(fill: Fill, source: Source) -> Array:
+        data = filled(fill, source).astype(np.float64)
+        return np.where(hides(np.arange(fill.shape[-1])), -np.inf, data).astype(fill.dtype)
+
+    return make
+
+
 def _certain(fill: Fill, source: Source) -> Array:
     last = fill.shape[-1]
     places = np.eye(last)[source.below(last, fill.shape[:-1])] if last else np.zeros(fill.shape)
@@ -72,9 +88,15 @@ def _quarters(fill: Fill, source: Source) -> Array:
 
 SPECIAL: tuple[Variant, ...] = (
     Variant("masked-row", "I6", "has a row of minus infinity",
-            lambda f: _may_hold(f, "-inf") and len(f.shape) >= 1, _row(-np.inf)),
+            _maskable, _row(-np.inf)),
+    Variant("masked-start", "I6", "has minus infinity in the first half of each row", _maskable,
+            _hidden(lambda at: at < len(at) // 2)),
+    Variant("masked-end", "I6", "has minus infinity in the second half of each row", _maskable,
+            _hidden(lambda at: at >= (len(at) + 1) // 2)),
+    Variant("all-but-last", "I6", "has minus infinity in all places of each row but the last", _maskable,
+            _hidden(lambda at: at < len(at) - 1)),
     Variant("masked-rows", "I6", "has minus infinity in every other row",
-            lambda f: _may_hold(f, "-inf") and len(f.shape) >= 1, _every_other(-np.inf), alone=False),
+            _maskable, _every_other(-np.inf), alone=False),
     Variant("infinite-rows", "special", "has infinity in every other row",
             lambda f: _may_hold(f, "inf") and len(f.shape) >= 1, _every_other(np.inf), alone=False),
     Variant("nan", "special", "has a NaN", lambda f: _may_hold(f, "nan"), _one(np.nan)),
