@@ -17,7 +17,7 @@ from validator.differential.changes import rearranged, single_changes
 from validator.differential.data import launches_of
 from validator.differential.faults import Fault, FaultKind
 from validator.differential.judge import Expected, judge
-from validator.differential.numbers import Source, bits_of, derived, in_chunks, largest
+from validator.differential.numbers import Array, Source, bits_of, derived, in_chunks, is_float, largest
 from validator.differential.padding import unused_parts
 from validator.differential.runner import FIRST, SECOND, Outputs, Played, Runner, Series, Turn
 from validator.manifest.contract import KernelContract, Role
@@ -276,6 +276,8 @@ def _carried_on(runner: Runner, case: Case, inputs: Inputs, expected: Expectatio
         other = replace(case, seed=derived(case.seed, "carried on", step))
         fresh = runner.build(other)
         states = [n for n, (role, _) in runner.contract.values.items() if role is Role.STATE and n in left]
+        if any(_overflowed(before[n], left[n]) for n in states):
+            return []  # nobody goes on from there
         fresh |= {n: left[n] for n in states}
         if case.padding:
             _padded_anew(runner, other, before, fresh, states)
@@ -287,6 +289,14 @@ def _carried_on(runner: Runner, case: Case, inputs: Inputs, expected: Expectatio
             return attributed(runner, other, fresh, wanted, then.faults, told)
         left = then.outputs
     return []
+
+
+def _overflowed(before: Array, after: Array) -> bool:
+    """Whether a state left the numbers where it was one."""
+    if not is_float(after.dtype):
+        return False
+    pairs = in_chunks(before, after)
+    return any(bool(np.any(np.isfinite(b.astype(np.float64)) & ~np.isfinite(a.astype(np.float64)))) for b, a in pairs)
 
 
 def _padded_anew(runner: Runner, case: Case, before: Inputs, now: Inputs, states: list[str]) -> None:
