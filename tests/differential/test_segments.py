@@ -69,6 +69,7 @@ HOLDS: dict[str, Callable[[list[int]], bool]] = {
     "last-empty": lambda n: n[-1] == 0,
     "one-segment": lambda n: sum(one > 0 for one in n) == 1,
     "ones": lambda n: n[:-1] == [1] * (len(n) - 1),
+    "whole-tiles": lambda n: n[0] & (n[0] - 1) == 0 and 2 * n[0] > sum(n),
     "beside-powers": lambda n: any(one > 2 and ((one - 1) & (one - 2) == 0 or (one + 1) & one == 0) for one in n),
 }
 

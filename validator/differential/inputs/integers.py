@@ -116,6 +116,14 @@ def _long_beside_powers(fill: Fill, source: Source) -> Array:
     return _shaped(fill, sizes[(np.arange(_size(fill)) + source.below(len(sizes), ())) % len(sizes)])
 
 
+def _tiles(fill: Fill, source: Source) -> Array:
+    """All as long as the largest power of two that fits in, one after the other."""
+    total = fill.total or 0
+    size = 1 << min(total.bit_length() - 1, 7)
+    places = np.minimum(size * np.arange(1, fill.segments[1] + 1), total)
+    return as_segments(fill, within(fill, np.tile(np.diff(places, prepend=0), (fill.segments[0], 1))))
+
+
 def _beside_powers(fill: Fill, source: Source) -> Array:
     """The largest first that fit in twice."""
     (rows, count), total, (low, high) = fill.segments, fill.total or 0, fill.lengths
@@ -204,6 +212,8 @@ INTEGERS: tuple[Variant, ...] = (
             lambda f, s: as_segments(f, within(f, np.ones(f.segments, np.int64)))),
     Variant("beside-powers", "I2", "has segments as long as powers of two, one more and one less",
             lambda f: _segments(f, most=3, least=3) and (f.total or 0) >= 6, _beside_powers),
+    Variant("whole-tiles", "I2", "has segments of one power of two, and the rest in the next",
+            lambda f: _segments(f, most=f.total or 0) and (f.total or 0) > 2, _tiles),
     Variant("one-step", "I2", "is at the lower end of its range, then at the upper", _ascending, _one_step),
     Variant("steps-of-one", "I4", "goes up in steps of one", _ascending, _steps_of_one),
     Variant("never-grows", "I8", "has one value throughout", _ascending, _no_step),
