@@ -75,8 +75,9 @@ def test_a_wrong_candidate_fails_is_stored_and_replays(project: Path) -> None:
     stored = sorted((project / "corpus").glob("*.json"))
     assert stored
     where = ("--tree", "tree", "--base", "base")
-    bad = validator(project, "replay", str(stored[0]), "--manifest", "bad.toml", *where)
-    assert (bad.returncode, "depends-on-old-contents" in bad.stdout) == (1, True)
+    bad = [validator(project, "replay", str(path), "--manifest", "bad.toml", *where) for path in stored]
+    assert {one.returncode for one in bad} == {1}
+    assert any("depends-on-old-contents" in one.stdout for one in bad)
     good = validator(project, "replay", stored[0].read_text(), "--manifest", "good.toml", *where)
     assert (good.returncode, good.stderr) == (0, "")
 
