@@ -44,7 +44,7 @@ import numpy as np
 
 from validator.differential.cases import Case, Inputs, copied
 from validator.differential.engine import run_case
-from validator.differential.judge import Expected
+from validator.differential.expected import Expected
 from validator.differential.processes import Trees, runner_for
 from validator.differential.runner import Runner
 from validator.manifest.contract import KernelContract

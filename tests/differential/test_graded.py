@@ -14,9 +14,10 @@ import pytest
 
 from validator.differential.cases import Case
 from validator.differential.engine import run_case, run_kernel
+from validator.differential.expected import Expected
 from validator.differential.faults import FaultKind
 from validator.differential.graded import Graded, edges, is_graded
-from validator.differential.judge import Expected, judge
+from validator.differential.judge import judge
 from validator.differential.numbers import dtype_of
 from validator.differential.processes import Trees, runner_for
 from validator.differential.spread import Spread

@@ -12,10 +12,13 @@ import pytest
 
 import validator.differential.judge as judge_module
 from validator.differential import numbers
+from validator.differential.expected import Expected
 from validator.differential.faults import Fault, FaultKind
-from validator.differential.judge import Expected, accepts, judge, ulp_distance, where
+from validator.differential.judge import accepts, judge, ulp_distance
 from validator.differential.numbers import dtype_of
+from validator.differential.plain import plainly_right
 from validator.differential.spread import Undecided, yardstick
+from validator.differential.told import where
 from validator.manifest.contract import KernelContract
 
 
@@ -162,9 +165,9 @@ def test_the_short_way_of_right_results_judges_as_the_long_way_does(
         quick = judge(contract(), {"out": want}, {"out": got})
         assert accepts(contract(), {"out": want}, {"out": got}) is (quick == [])
         with np.errstate(all="ignore"):
-            short += judge_module._plainly_right(contract().tolerance, want, got)
+            short += plainly_right(contract().tolerance, want, got)
         with monkeypatch.context() as patched:
-            patched.setattr(judge_module, "_plainly_right", lambda *_: False)
+            patched.setattr(judge_module, "plainly_right", lambda *_: False)
             assert judge(contract(), {"out": want}, {"out": got}) == quick
     assert 20 < short < 280
 
@@ -242,7 +245,7 @@ def test_the_short_way_over_a_few_elements_finds_what_the_long_one_finds(
         got = out.astype(np.float32)
         short = faults(got, want)
         with monkeypatch.context() as patched:
-            patched.setattr(judge_module, "_plainly_right", lambda *_: False)
+            patched.setattr(judge_module, "plainly_right", lambda *_: False)
             assert short == faults(got, want)
         verdicts.append(bool(short))
     assert {True, False} == set(verdicts)
@@ -257,3 +260,22 @@ def test_a_few_elements_of_a_good_result_make_nothing_as_large_as_it() -> None:
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert most < good.nbytes
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int32"])
+@pytest.mark.parametrize("wrong", ["a row", "everything", "nothing of it a number"])
+def test_judging_a_large_wrong_result_takes_less_memory_than_two_of_it(dtype: str, wrong: str) -> None:
+    exact = np.rint(1000 * np.random.default_rng(2).standard_normal((1 << 10, 1 << 10)))
+    native = exact.astype(dtype_of(dtype))
+    want = Expected(exact, native, np.abs(exact) / 200 + 1e-3, np.zeros(exact.shape, bool))
+    bad = native.copy()
+    rows = slice(7, 8) if wrong == "a row" else slice(None)
+    bad[rows] = (exact[rows] + 7777).astype(bad.dtype)
+    if wrong == "nothing of it a number" and dtype != "int32":
+        bad[...] = np.nan
+    tracemalloc.start()
+    (fault,) = faults(bad, {"out": want})
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert fault.figures["bad elements"] == bad[rows].size
+    assert most < 2 * 4 * bad.size

@@ -18,7 +18,7 @@ import numpy as np
 from validator.differential.buffers import Written
 from validator.differential.cases import Case, Inputs, is_written
 from validator.differential.coverage import fixes_rounding
-from validator.differential.judge import Expected
+from validator.differential.expected import Expected
 from validator.differential.numbers import Array, in_chunks, is_float, same_bytes
 from validator.differential.runner import Runner
 from validator.manifest.contract import Role

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from validator.differential.judge import Expected
+from validator.differential.expected import Expected
 from validator.differential.numbers import Array, energy, sampled
 
 __all__ = ["baseline_error", "error_of"]

@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from validator.differential.cases import Inputs
-from validator.differential.judge import Expected, plainly_wrong
+from validator.differential.expected import Expected
 from validator.differential.numbers import CHUNK, STRETCH, Array, flattened, in_chunks, is_float, sampled, starts_of
+from validator.differential.plain import plainly_wrong
 from validator.differential.runner import Outputs, Runner
 
 __all__ = ["CONTROLS", "Controlled", "controls"]

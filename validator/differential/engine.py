@@ -18,10 +18,10 @@ from validator.differential.controls import controls
 from validator.differential.data import NO_ANSWER, ReferenceFailed
 from validator.differential.device import NotRunHere
 from validator.differential.errors import DifferentialError
+from validator.differential.expected import Expected
 from validator.differential.faults import Fault, FaultKind
 from validator.differential.inwords import in_words
 from validator.differential.journal import Finished, Journal
-from validator.differential.judge import Expected
 from validator.differential.plans import attributed, differing, follow
 from validator.differential.results import CaseResult, KernelResult
 from validator.differential.runner import FIRST, SECOND, Outputs, Played, Runner, Series

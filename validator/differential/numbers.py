@@ -33,6 +33,7 @@ __all__ = [
     "in_chunks",
     "is_float",
     "largest",
+    "marked",
     "poured",
     "same_bytes",
     "sampled",
@@ -94,6 +95,14 @@ def in_chunks(*arrays: Array) -> Iterator[tuple[Array, ...]]:
     flat = [flattened(array) for array in arrays]
     for start in range(0, arrays[0].size, CHUNK):
         yield tuple(part[start : start + CHUNK] for part in flat)
+
+
+def marked(test: Callable[..., Array], *arrays: Array) -> NDArray[np.bool_]:
+    """Where a test of elements holds, asked a chunk at a time."""
+    found = np.empty(arrays[0].shape, bool)
+    for into, *parts in in_chunks(found, *arrays):
+        into[...] = test(*parts)
+    return found
 
 
 def sampled(*arrays: Array, chunks: int = 32) -> Iterator[tuple[Array, ...]]:

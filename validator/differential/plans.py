@@ -15,8 +15,9 @@ import numpy as np
 from validator.differential.cases import Case, Inputs, copied, fill_of, float_arguments
 from validator.differential.changes import rearranged, single_changes
 from validator.differential.data import launches_of
+from validator.differential.expected import Expected
 from validator.differential.faults import Fault, FaultKind
-from validator.differential.judge import Expected, judge
+from validator.differential.judge import judge
 from validator.differential.numbers import Array, Source, bits_of, derived, in_chunks, is_float, largest
 from validator.differential.padding import unused_parts
 from validator.differential.runner import FIRST, SECOND, Outputs, Played, Runner, Series, Turn

@@ -16,7 +16,7 @@ import numpy as np
 from validator.differential.buffers import Placed, Written, dtype_at, place
 from validator.differential.cases import Case, Inputs, aliases_of, judged_arguments
 from validator.differential.data import NO_ANSWER, Data, ReferenceFailed, numbered, prepared, room_for
-from validator.differential.judge import Expected
+from validator.differential.expected import Expected
 from validator.differential.moved import Beside
 from validator.differential.numbers import Array, in_chunks, is_float, same_bytes
 from validator.differential.overflow import LEAST_NORMAL, flushed, only_moves, overflown, reaches_the_limits

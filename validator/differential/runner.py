@@ -15,8 +15,9 @@ from validator.differential.buffers import PATTERNS, Book, Placed, dtype_at, pla
 from validator.differential.cases import FILLED, Case, Inputs, aliases_of, is_written
 from validator.differential.data import Data, ReferenceFailed, numbered, prepared, room_for
 from validator.differential.device import Candidate, Device, NotRunHere, launch_of
+from validator.differential.expected import Expected, as_trusted
 from validator.differential.faults import Fault, FaultKind
-from validator.differential.judge import Expected, accepts, as_trusted, judge
+from validator.differential.judge import accepts, judge
 from validator.differential.numbers import Array, beside
 from validator.differential.reference import Outputs, Reference
 from validator.differential.returned import Returned, returned
