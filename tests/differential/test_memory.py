@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import ml_dtypes
 import numpy as np
 import pytest
 
 from validator.differential import numbers, spill
+from validator.differential.cases import Case
+from validator.differential.engine import run_case
 from validator.differential.numbers import beside, each_part, poured, same_bytes
+from validator.differential.processes import Trees, runner_for
+from validator.manifest.contract import KernelContract
+from validator.run.sandbox import Limits
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.uint8, ml_dtypes.bfloat16])
@@ -63,3 +70,20 @@ def test_what_is_kept_never_lies_where_something_kept_still_lies() -> None:
         assert np.array_equal(again, array - 1)
         assert np.array_equal(first, array)
         del seen, again
+
+
+@pytest.mark.parametrize(("candidate", "told"), [("same", ""), ("row_off", "only index 3 of the 700")])
+def test_a_case_of_some_megabytes_is_judged_as_a_small_one(tmp_path: Path, candidate: str, told: str) -> None:
+    """Also the first of a run, in which the reference has to repeat itself."""
+    (tmp_path / "ops.py").write_text(
+        "def stock(x, out):\n    out[...] = 3 * x\n\ndef same(x, out):\n    out[...] = x + x + x\n\n"
+        "def row_off(x, out):\n    same(x, out)\n    out[3] *= 1.001\n"
+    )
+    sizes = {"dtype": "float32", "shape": ["B", "D"]}
+    args = [{"name": "x", "role": "activation", **sizes}, {"name": "out", "role": "output", **sizes}]
+    named = {"match": "k", "candidate": f"ops:{candidate}", "reference": "ops:stock"}
+    contract = KernelContract.model_validate({**named, "dims": ["B in 1..700", "D in 1..700"], "args": args})
+    with runner_for(contract, Trees(tmp_path, tmp_path), Limits(wall=30)) as runner:
+        result = run_case(runner, Case("k", (("B", 700), ("D", 700)), 1, "same-buffer")).result
+    assert not result.unusable
+    assert [told in fault.message for fault in result.faults] == [True] * bool(told)
