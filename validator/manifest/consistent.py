@@ -165,7 +165,7 @@ def bad_names(contract: KernelContract) -> Iterator[str]:
                 yield f"argument {arg!r}: has a `dtype` and `dtype_of`; leave one of them out"
         if (scales := value.domain.scales) is not None and scales not in values:
             yield f"argument {arg!r}: domain.scales names {scales!r}{_nearest(scales, values)}"
-    parts: list[Argument | ContractField] = [part for arg in contract.args for part in (arg, *arg.fields)]
+    parts: list[Argument | ContractField] = [*contract.args, *(field for arg in contract.args for field in arg.fields)]
     for part in (p for p in parts if p.stride is not None):
         target, _, axis = str(part.stride).rpartition(".")
         if target not in values or not axis.isdecimal() or int(axis) >= len(values[target][1].shape or ()):
