@@ -10,6 +10,7 @@ import pytest
 
 TESTS = """
 from contextlib import nullcontext
+from hypothesis import settings
 import ops
 import pytest
 import validator.pytest
@@ -51,6 +52,25 @@ def test_unmarked(differential):
 def test_what_is_asked_for(differential, candidate, tree, told):
     with nullcontext() if told is None else pytest.raises(pytest.fail.Exception, match=told):
         differential(candidate, tree=tree, base=".", cases=0)
+
+def random(result):
+    return sum(r.case.input_class == "random" for r in result.results)
+
+@validator.contract(**KERNEL)
+def test_profile(differential):
+    settings.register_profile("few", max_examples=3)
+    settings.load_profile("few")
+    try:
+        assert random(differential("ops:right")) <= 3
+    finally:
+        settings.load_profile("default")
+    assert random(differential("ops:right", cases=9)) > 3
+    with pytest.raises(pytest.fail.Exception, match="not negative"):
+        differential("ops:right", cases=-1)
+
+def test_contract():
+    with pytest.raises(pytest.fail.Exception, match="referenc: Extra inputs"):
+        validator.contract(**KERNEL, referenc="ops:scale")
 """
 OPS = """
 def scale(x, out):
@@ -85,7 +105,7 @@ def test_a_team_can_use_the_engine_in_its_own_tests(tmp_path: Path, spread: tupl
     command = [sys.executable, "-m", "pytest", *options]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 1, done.stdout
-    assert "1 failed, 7 passed, 1 error" in done.stdout or "2 failed, 7 passed" in done.stdout, done.stdout
+    assert "1 failed, 9 passed, 1 error" in done.stdout or "2 failed, 9 passed" in done.stdout, done.stdout
     assert "only index 32 of the 33 along axis 1" in done.stdout
     assert "--validator-seed 3" in done.stdout
     assert "needs `@validator.pytest.contract(...)`" in done.stdout

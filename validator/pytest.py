@@ -5,17 +5,21 @@
         differential("fast.model:scale")
 
 The candidate runs confined, in a process of its own, imported from pytest's root folder. `--validator-seed` repeats a
-run; without it every run draws its own seed and prints it on failure. Safe under xdist: nothing is shared or written.
+run; without it every run draws its own seed and prints it on failure. A profile of hypothesis that is loaded says how
+many random cases there are (`max_examples`), and with `derandomize` a test has the same seed in every run. Safe under
+xdist: nothing is shared or written.
 """
 
 from __future__ import annotations
 
 import secrets
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
+from hypothesis import settings
 from pydantic import ValidationError
 
 from validator.differential.processes import Trees
@@ -28,18 +32,34 @@ from validator.verdict.model import Status
 __all__ = ["Differential", "contract"]
 
 _MARK = "validator_contract"
+_CASES = 50
+"""Random cases, where nobody has loaded a profile."""
+_BUILT_IN = ("default", "ci")
+"""Profiles that hypothesis loads by itself."""
 _Test = TypeVar("_Test", bound=Callable[..., Any])
 
 
 def contract(**table: Any) -> Callable[[_Test], _Test]:
     """Says what the kernel under test is, with the keys of a `[[kernels]]` table; wrong ones fail at collection."""
-    KernelContract.model_validate(table)
+    _described(table, "@contract")
 
     def mark(test: _Test) -> _Test:
         marked: _Test = getattr(pytest.mark, _MARK)(table)(test)
         return marked
 
     return mark
+
+
+def _described(table: dict[str, Any], where: str) -> KernelContract:
+    """Fails with a sentence for each thing that is wrong."""
+    try:
+        return KernelContract.model_validate(table)
+    except ValidationError as error:
+        found = error.errors(include_url=False)
+    told = "; ".join(
+        f"{'.'.join(map(str, e['loc']))}: {e['msg'].removeprefix('Value error, ')}".removeprefix(": ") for e in found
+    )
+    pytest.fail(f"{where}: {told}", pytrace=False)
 
 
 class Differential:
@@ -54,7 +74,7 @@ class Differential:
         *,
         tree: Path | str | None = None,
         base: Path | str | None = None,
-        cases: int = 50,
+        cases: int | None = None,
     ) -> KernelResult:
         """Run the candidate; fail the test unless it is right in every case.
 
@@ -62,24 +82,27 @@ class Differential:
             candidate: `module:function`, or a function, which is imported again by its name.
             tree: folder it is imported from, below pytest's root folder. None: that folder.
             base: folder of the reference. None: the same as `tree`.
-            cases: random ones.
+            cases: random ones. None: as many as the loaded profile of hypothesis says.
         """
         head = self._root / (tree or "")
         trees = Trees(head, self._root / base if base else head)
         for folder in (trees.head, trees.base):
             if not folder.is_dir():
                 pytest.fail(f"differential: no such folder: {folder}", pytrace=False)
-        try:
-            described = KernelContract.model_validate({**self._table, "candidate": _target(candidate)})
-        except ValidationError as error:
-            told = "; ".join(e["msg"].removeprefix("Value error, ") for e in error.errors(include_url=False))
-            pytest.fail(f"differential({candidate!r}): {told}", pytrace=False)
-        ran = run_contracts([described], trees, self.seed, cases)
+        if cases is not None and cases < 0:
+            pytest.fail(f"differential(cases={cases}): a number of cases is not negative", pytrace=False)
+        described = _described({**self._table, "candidate": _target(candidate)}, f"differential({candidate!r})")
+        ran = run_contracts([described], trees, self.seed, _cases() if cases is None else cases)
         ((_, result, stage),) = ran
         (obligation,) = stage.obligations
         if result is None or obligation.status is not Status.PROVEN:
             pytest.fail(f"{run_text(ran, obligation.status.value)}\n--validator-seed {self.seed}", pytrace=False)
         return result
+
+
+def _cases() -> int:
+    profile = settings.get_current_profile_name()
+    return _CASES if profile in _BUILT_IN else settings.default.max_examples  # type: ignore[union-attr]
 
 
 def _target(candidate: str | Callable[..., Any]) -> str:
@@ -104,4 +127,7 @@ def differential(request: pytest.FixtureRequest) -> Differential:
     if marker is None:
         pytest.fail("the fixture `differential` needs `@validator.pytest.contract(...)` on the test", pytrace=False)
     seed = request.config.getoption("--validator-seed")
-    return Differential(marker.args[0], request.config.rootpath, secrets.randbits(32) if seed is None else seed)
+    if seed is None:
+        steady = settings.default is not None and settings.default.derandomize
+        seed = zlib.crc32(request.node.nodeid.encode()) if steady else secrets.randbits(32)
+    return Differential(marker.args[0], request.config.rootpath, seed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -42,7 +43,7 @@ def drawn_cases(contract: KernelContract, space: Space, seed: int, count: int) -
     def collect(case: Case) -> None:
         drawn.append(replace(case, origin=f"random case {len(drawn) + 1}", input_class="random"))
 
-    with _DRAWING, _from_the_seed_alone():
+    with _DRAWING, _from_the_seed_alone(), _no_callbacks_left():
         collect()
     return drawn
 
@@ -66,6 +67,21 @@ def _from_the_seed_alone() -> Iterator[None]:
             yield
         finally:
             providers.CONSTANTS_CACHE.cache.clear()
+
+
+@contextmanager
+def _no_callbacks_left() -> Iterator[None]:
+    """hypothesis counts the time of garbage collections in a callback, and leaves it there. An interrupt that comes while
+    one runs is dropped by Python: the run would go on.
+    """
+    before, enabled = list(gc.callbacks), gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.callbacks[:] = before
+        if enabled:
+            gc.enable()
 
 
 @st.composite
