@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from validator.differential.buffers import GUARD, PATTERNS, place
+from validator.differential.buffers import GUARD, PATTERNS, _layout, place
 from validator.differential.cases import MOST, Case, build, case_text, cases, load_case, variants_of
 from validator.differential.constructed import left_out
 from validator.differential.coverage import coverage, not_covered
@@ -359,3 +359,23 @@ def test_ascending_numbers_are_tried_with_one_step_with_steps_of_one_and_with_no
             holds(values) and values == sorted(values) and 0 <= values[0] <= values[-1] <= 70 for values in drawn
         )
         assert way == "steps-of-one" or len({tuple(values) for values in drawn}) > 3
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64", "int8"])
+def test_rows_lie_apart_as_vector_paths_need_it_and_as_they_do_not(dtype: str) -> None:
+    size = dtype_of(dtype).itemsize
+    columns = 32 // size
+    for rows, vectors in ((4, True), (5, False)):
+        for layout in ("strided", "sliced"):
+            strides, offset, _ = _layout((rows, columns), size, layout)
+            assert strides[0] > columns * size, "there is a gap"
+            assert (strides[0] % 16 == 0 and offset % 16 == 0) is vectors
+        assert _layout((rows, columns), size, "offset")[1] == (max(size, 8) if vectors else size)
+
+
+def test_layouts_are_tried_at_sizes_that_suit_vectors() -> None:
+    args = [{**a, "layouts": ["contiguous", "strided"]} if a["name"] == "x" else a for a in CONTRACT["args"]]
+    planned = cases(KernelContract.model_validate({**CONTRACT, "args": args}), 1, 0)
+    sizes = [dict(case.dims) for case in planned if ("x", "strided") in case.layouts]
+    assert any(all(size % 2 == 0 for size in dims.values()) for dims in sizes)
+    assert any(any(size % 2 for size in dims.values()) for dims in sizes)

@@ -55,6 +55,9 @@ _ROW = 4096
 """Rows of a distant array begin at multiples of this."""
 _PAD = 3
 """Elements of the gap between rows, and of the margin of a slice: odd, so that nothing lines up by luck."""
+_VECTOR = 16
+"""Bytes of a vector access. Where rows are a multiple of it, an even number of them lies such multiples apart: kernels
+take their fast paths then, and the slow ones where nothing lines up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,14 +322,15 @@ def code_of(dtype: np.dtype[Any]) -> int:
 @lru_cache(1 << 10)
 def _layout(shape: tuple[int, ...], size: int, layout: str) -> tuple[tuple[int, ...], int, int]:
     """(strides, offset of the first element, bytes spanned) for elements of `size` bytes."""
-    pitch = list(shape)
+    pitch, fast = list(shape), bool(shape) and not shape[0] % 2 and not shape[-1] * size % _VECTOR
+    gap = 2 * _VECTOR // size if fast else _PAD
     order = list(range(len(shape)))
     offset = 0
     match layout:
         case "strided" if shape:
-            pitch[-1] += _PAD
+            pitch[-1] += gap
         case "sliced" if shape:
-            pitch = [p + 2 * _PAD if i in (0, len(shape) - 1) else p for i, p in enumerate(pitch)]
+            pitch = [p + 2 * gap if i in (0, len(shape) - 1) else p for i, p in enumerate(pitch)]
         case "transposed" if len(shape) > 1:
             order[-1], order[-2] = order[-2], order[-1]
     strides, step = [0] * len(shape), size
@@ -338,9 +342,10 @@ def _layout(shape: tuple[int, ...], size: int, layout: str) -> tuple[tuple[int, 
         strides[0] = -(-(_FAR * size + row) // (shape[0] - 1) // _ROW) * _ROW
         step = strides[0] * (shape[0] - 1) + row
     if layout == "sliced" and shape:
-        offset = sum(_PAD * strides[axis] for axis in {0, len(shape) - 1})
+        offset = sum(gap * strides[axis] for axis in {0, len(shape) - 1})
     if layout == "offset":
-        offset, step = size, step + size
+        offset = max(size, _VECTOR // 2) if fast else size  # as one half of a vector, or as one element is
+        step += offset
     return tuple(strides), offset, step
 
 

@@ -37,6 +37,8 @@ exact arithmetic throughout, ties of what is compared, nothing in the same rows.
 _TERMS = range(256, 1025)
 """How many products that cancel are added up, where the contract has so many."""
 
+_OF_VECTORS = (16, 8, 4, 32, 64, 128, 2)
+"""Sizes at which kernels that look at alignment take their vector paths."""
 Filling = tuple[str, str, Dims, dict[str, str]]
 """(origin, input class, sizes, argument → variant)."""
 
@@ -62,6 +64,9 @@ def constructed_cases(contract: KernelContract, space: Space) -> Iterator[Case]:
     beyond = space.beyond_a_tile()
     unlike = space.unlike()
     sizes = itertools.cycle([unlike, beyond])
+    vectors = (
+        space.complete({}, {name: [v for v in _OF_VECTORS if v in space.values[name]] for name in space.names}) or {}
+    )
     for name, (_, values) in contract.values.items():
         for dtype in values.choices[1:]:
             yield case(typical, f"{name} as {dtype}", "I19", dtypes=((name, dtype),))
@@ -72,7 +77,8 @@ def constructed_cases(contract: KernelContract, space: Space) -> Iterator[Case]:
             yield case(suited, f"{name} {variant.words}", variant.input_class, variants=((name, variant_name),))
         for layout in layouts_of(values):
             input_class = LAYOUT_CLASS.get(layout, "I11")
-            yield case(typical, f"{name} lies {layout}", input_class, layouts=((name, layout),))
+            for dims in (typical, vectors) if vectors != typical else (typical,):
+                yield case(dims, f"{name} lies {layout}", input_class, layouts=((name, layout),))
         if getattr(values, "alias_of", None):
             yield case(typical, f"{name} shares memory with {alias_of(contract, name)}", "I13", aliased=(name,))
     if has_padding(contract):

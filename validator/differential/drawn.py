@@ -71,8 +71,8 @@ def _from_the_seed_alone() -> Iterator[None]:
 
 @contextmanager
 def _no_callbacks_left() -> Iterator[None]:
-    """hypothesis counts the time of garbage collections in a callback, and leaves it there. An interrupt that comes while
-    one runs is dropped by Python: the run would go on.
+    """hypothesis counts the time of garbage collections in a callback, and leaves it there. An interrupt that comes
+    while one runs is dropped by Python: the run would go on.
     """
     before, enabled = list(gc.callbacks), gc.isenabled()
     gc.disable()
