@@ -128,6 +128,17 @@ def test_an_integer_at_an_edge_may_be_the_one_beside_it() -> None:
     assert spread.yardstick().tolist() == [1.0, 0.0, 0.0], "what goes further was not rounded but chosen"
 
 
+def test_what_is_chosen_among_equals_is_no_value_at_an_edge() -> None:
+    """As soon as equal inputs are moved apart another one is chosen: that excuses nothing."""
+    exact, chosen = np.array([1.0, 2.0]), np.array([1.0, 448.0])
+    spread = Spread(exact, exact.astype(ml_dtypes.float8_e4m3fn))
+    spread.add(chosen)
+    assert [end.astype(float).tolist() for end in spread.ends(4.0) if end is not None] == [[1, 2], [1, 448]]
+    spread.add_barely(chosen)
+    spread.forget_jumps()
+    assert [end.astype(float).tolist() for end in spread.ends(4.0) if end is not None] == [[1, 2], [1, 2]]
+
+
 EXACT = np.array([[1.0, 1.03, 1.0624, 1.0626, 300.0, 1e-3]])
 
 

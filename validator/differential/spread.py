@@ -93,6 +93,8 @@ class Spread:
     def forget_jumps(self) -> None:
         """What was seen where equal inputs no longer were equal does not count."""
         self._moved[self._jumps] = 0.0
+        if self._graded is not None and self._jumps.any():
+            self._graded.forget(self._jumps)
 
     @np.errstate(all="ignore")
     def add_together(self, probe: Array, share: float = 1.0) -> None:
