@@ -58,7 +58,10 @@ CASE_SCHEMA = "validator/case/1"
 Inputs = dict[str, Any]
 """Argument → numpy array, or a Python number for one passed by value; in the callable's order."""
 
-PLANS = ("repeat", "same-buffer", "flip", "recheck", "a-b-a", "batch-mates", "any-order", "carried-on", "fresh")
+PLANS = (
+    "repeat", "same-buffer", "other-buffer", "flip", "recheck",
+    "a-b-a", "batch-mates", "any-order", "carried-on", "fresh",
+)  # fmt: skip
 """What is done around the first two calls of a case (`validator.differential.plans`)."""
 
 LARGEST = 2 << 30

@@ -31,7 +31,7 @@ _STRENGTH = 2
 """Values at a time, where no policy says."""
 _ROUNDS = 64
 """How often sizes that nothing completes are taken out."""
-_PLANS = ("repeat", "same-buffer", "flip")
+_PLANS = ("repeat", "same-buffer", "other-buffer", "flip")
 """What is done around the calls, in turn; each of them fits every contract."""
 
 

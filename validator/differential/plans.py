@@ -38,6 +38,7 @@ _AGAIN = (FIRST, SECOND, FIRST)
 PLAN_WORDS = {
     "repeat": "called again with the same buffers and values",
     "same-buffer": "called with new values in the same buffers",
+    "other-buffer": "called with new values in other buffers, while the first ones hold the old values",
     "flip": "called with one element changed in the same buffers",
     "recheck": "earlier results looked at again after later calls",
     "a-b-a": "called with other sizes in between",
@@ -145,6 +146,14 @@ def _same_buffer(runner: Runner, case: Case, inputs: Inputs, expected: Expectati
     other = replace(case, seed=derived(case.seed, "new values"))
     fresh = runner.build(other)
     return _judged(runner, other, fresh, "with new values in the same buffers")
+
+
+def _other_buffer(runner: Runner, case: Case, inputs: Inputs, expected: Expectation, first: Outputs) -> list[Fault]:
+    """What was recorded with the first buffers, a graph for one, still finds the old values there."""
+    other = replace(case, seed=derived(case.seed, "other buffers"))
+    fresh = runner.build(other)
+    told = "with new values in other buffers, while the first ones hold the old values"
+    return _judged(runner, other, fresh, told, slot=_OTHER)
 
 
 def _flip(runner: Runner, case: Case, inputs: Inputs, expected: Expectation, first: Outputs) -> list[Fault]:
@@ -318,6 +327,7 @@ def _padded_anew(runner: Runner, case: Case, before: Inputs, now: Inputs, states
 _PLANS: dict[str, Plan] = {
     "repeat": _repeat,
     "same-buffer": _same_buffer,
+    "other-buffer": _other_buffer,
     "flip": _flip,
     "recheck": _recheck,
     "a-b-a": _interleaved,
