@@ -273,9 +273,8 @@ class _OnDevice:
 def _same_bytes(now: Any, before: Any) -> bool:
     """Whether both, on one device, hold the same bytes."""
     words = len(now) // 8 * 8
-    return torch.equal(now[:words].view(torch.int64), before[:words].view(torch.int64)) and torch.equal(
-        now[words:], before[words:]
-    )
+    same = torch.equal(now[:words].view(torch.int64), before[:words].view(torch.int64))
+    return bool(same and torch.equal(now[words:], before[words:]))
 
 
 def _signature(given: list[Any]) -> Signature:
