@@ -118,10 +118,10 @@ def test_a_checker_that_raises_for_wrong_results_refuses_them(tmp_path: Path) ->
     assert "AssertionError" in result.of("failed")[0].faults[0].message
 
 
-def test_what_the_confinement_refuses_is_not_held_against_the_candidate(tmp_path: Path) -> None:
-    result = judged(tmp_path, "asks_for_much")
-    assert not result.of("failed")
-    assert "confinement refuses what it asks for: PermissionError" in result.of("unusable")[0].unusable
+def test_what_the_confinement_refuses_is_told_as_that(tmp_path: Path) -> None:
+    (fault, *_) = judged(tmp_path, "asks_for_much").of("failed")[0].faults
+    assert "PermissionError" in fault.message
+    assert "its process is confined: no files but its own" in fault.message
 
 
 @pytest.mark.parametrize(

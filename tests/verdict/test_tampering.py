@@ -180,7 +180,7 @@ def mended(folder: Path, result: dict[str, Any]) -> None:
     manifest["verdict"] = result.get("verdict")
     (folder / "result.json").write_bytes(raw)
     (folder / "bundle.json").write_bytes(dump(manifest))
-    with contextlib.suppress(KeyError, TypeError, AttributeError):
+    with contextlib.suppress(KeyError, TypeError, AttributeError, ValueError):
         (folder / "statement.json").write_bytes(dump(statement(dump(manifest), result)))
 
 

@@ -256,8 +256,6 @@ class Runner:
             raise NotRunHere(reply.detail.partition(": ")[2][:1000])
         if reply.outcome is Outcome.HANG and self.chosen.device is Device.PTX:
             raise NotRunHere(f"running the PTX takes longer than allowed: {reply.detail}")
-        if reply.outcome is Outcome.ERROR and reply.detail.startswith(_NOT_ALLOWED):
-            raise NotRunHere(f"the candidate's confinement refuses what it asks for: {reply.detail[:300]}")
         if reply.outcome is Outcome.SIGNAL and reply.detail in _REFUSED_MEMORY and call.placed.given:
             return self._unlocked(call, expected, known)
         if reply.result is None:
@@ -391,6 +389,7 @@ class Series:
 
 
 _NOT_ALLOWED = "PermissionError: "
+_CONFINED = "; its process is confined: no files but its own, no other processes, no network"
 _CHECKED = (
     " (a checker gets the arguments that are no outputs, in the contract's order, then the results, in that order)"
 )
@@ -401,7 +400,7 @@ _STEPS = 12
 def _no_result(reply: Reply) -> Fault:
     # What follows the first line of a fault of compiled PTX is its story.
     said, *story = reply.detail.split("\n") if reply.detail.startswith("Fault: ") else (reply.detail,)
-    detail = f": {said[:500]}" if said else ""
+    detail = (f": {said[:500]}" if said else "") + (_CONFINED if said.startswith(_NOT_ALLOWED) else "")
     told = {
         Outcome.ERROR: "the candidate raised",
         Outcome.UNLOADABLE: "the candidate cannot be imported",

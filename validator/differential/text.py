@@ -16,7 +16,7 @@ __all__ = ["replay_text", "run_text"]
 
 _SHOWN = 3
 """Failures told in full, and faults of one; the others are counted."""
-_STEPS = 5
+_STEPS = 6
 """Of a story."""
 _WIDTH = 100
 """Columns."""
