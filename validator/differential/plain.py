@@ -35,7 +35,7 @@ def plainly_right(tolerance: Tolerance, want: Expected, got: Array) -> bool:
         return False
     if want.least is not None:  # a step is no error of which a little is right
         return as_trusted(tolerance) and same_bytes(got, want.native)
-    others = _beyondnarrowest(tolerance, want, got)
+    others = _beyond_narrowest(tolerance, want, got)
     return others is not None and (not others or _pools_hold(tolerance, want, got, others))
 
 
@@ -43,13 +43,15 @@ _FEW = 256
 """Elements that are not within the narrowest limit whose pools are looked at one by one."""
 
 
-def _beyondnarrowest(tolerance: Tolerance, want: Expected, got: Array) -> list[int] | None:
+def _beyond_narrowest(tolerance: Tolerance, want: Expected, got: Array) -> list[int] | None:
     """Flat positions of elements that are not within the narrowest of all limits; None: too many."""
     limit, top, as_native = narrowest(tolerance), largest(got.dtype), as_trusted(tolerance)
+    furthest = ALONE * min(tolerance.rms_ratio, tolerance.max_ratio)
     arrays = [flattened(a) for a in (got, want.native, want.exact, want.yardstick, want.unspecified)]
 
-    def inside(part: slice) -> list[int] | None:
+    def inside(part: slice) -> tuple[list[int] | None, bool]:
         found: list[int] = []
+        together = False
         start, alike = part.start, as_native
         room = np.empty((2, min(CHUNK, part.stop - start)))  # new memory for every chunk takes half the time again
         for have, native, exact, yard, free in in_chunks(*(array[part] for array in arrays)):
@@ -60,17 +62,31 @@ def _beyondnarrowest(tolerance: Tolerance, want: Expected, got: Array) -> list[i
                 right = error <= np.multiply(limit, yard, out=allowed)
                 if want.beyond:
                     right &= np.abs(exact) <= top
-                alike = as_native and not right.all() and np.array_equal(bits_of(have), bits_of(native))
-                if not (right.all() or alike):
+                as_one = not (right.all() or want.beyond or free.any())
+                as_one = as_one and _together(error, allowed, furthest / limit)
+                together = together or as_one
+                if as_one or right.all():
+                    start += have.size
+                    continue
+                alike = as_native and np.array_equal(bits_of(have), bits_of(native))
+                if not alike:
                     found += (start + np.flatnonzero(~(right | free))).tolist()
                     if len(found) > _FEW:
-                        return None
+                        return None, together
             start += have.size
-        return found
+        return found, together
 
-    lists = each_part(inside, got.size, got.itemsize + 20)
-    several = [at for some in lists if some is not None for at in some]
-    return None if None in lists or len(several) > _FEW else several
+    seen = each_part(inside, got.size, got.itemsize + 20)
+    several = [at for some, _ in seen if some is not None for at in some]
+    # A stretch may hang on elements of a row that is looked at by itself: both at once would count them twice.
+    unsure = bool(several) and any(together for _, together in seen)
+    return None if unsure or any(some is None for some, _ in seen) or len(several) > _FEW else several
+
+
+def _together(error: F64, allowed: F64, further: float) -> bool:
+    """Whether a stretch is within the limit of a whole result as one, and each of its elements within those of slices
+    and of single elements: then it changes nothing for any pool. Never where something in it is not finite."""
+    return energy(error) <= energy(allowed) and bool(np.all(error <= further * allowed))
 
 
 def _pools_hold(tolerance: Tolerance, want: Expected, got: Array, others: list[int]) -> bool:
