@@ -7,13 +7,14 @@ import re
 import shutil
 import tempfile
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support.warm_workers import WarmWorkers
 from validator.differential.engine import run_kernel
 from validator.differential.processes import Trees, runner_for
 from validator.differential.results import CaseResult, KernelResult
@@ -73,6 +74,21 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         if module != name:
             found = planted(module)
             metafunc.parametrize(name, found, ids=[p.name for p in found])
+
+
+@pytest.fixture(scope="session")
+def workers() -> Iterator[WarmWorkers]:
+    """Workers that need not import numpy first."""
+    warm = WarmWorkers()
+    yield warm
+    warm.close()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _warm(workers: WarmWorkers) -> Iterator[None]:
+    """These tests are of what the engine makes of a worker's results: it starts hundreds of them."""
+    with workers.used():
+        yield
 
 
 @pytest.fixture
