@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from itertools import combinations as pairs_of
+from itertools import product
 
 import pytest
 
 from validator.differential import cells
+from validator.differential.cases import build
 from validator.differential.combined import combinations, combined_cases
 from validator.differential.corpus import fits
 from validator.differential.engine import planned_cases
@@ -68,12 +70,45 @@ def test_few_are_the_first_of_many_and_take_the_place_of_random_ones(contract):
 
 
 def test_one_factor_alone_is_nothing_to_combine():
-    alone = {**KERNEL, "dims": ["D in 8..64"], "tiles": {}, "args": [
+    alone = {**KERNEL, "dims": ["D in {8}"], "tiles": {}, "args": [
         {"name": "x", "role": "activation", "dtype": "float32", "shape": ["D"]},
         {"name": "out", "role": "output", "dtype": "float32", "shape": ["D"]},
     ]}  # fmt: skip
     assert combinations(KernelContract.model_validate(alone)) is None
     assert combined_cases(KernelContract.model_validate(alone), 1, 10) == []
+
+
+CHOOSING = {
+    "match": "k",
+    "candidate": "fast:k",
+    "reference": "stock:k",
+    "dims": ["B in 1..8", "D in 1..200"],
+    "configurations": {"split": [1, 2, 4]},
+    "args": [
+        {"name": "x", "role": "activation", "dtype": "float32", "shape": ["B", "D"], "domain": {"special": ["-inf"]}},
+        {"name": "act", "role": "scalar", "dtype": "int32", "domain": {"values": [0, 3]}},
+        {"name": "level", "role": "scalar", "dtype": "int32", "domain": {"low": 0, "high": 1_000}},
+        {"name": "out", "role": "output", "dtype": "float32", "shape": ["B", "D"]},
+    ],
+}  # fmt: skip
+
+
+def test_what_is_chosen_and_how_arguments_are_filled_meet():
+    contract = KernelContract.model_validate(CHOOSING)
+    cases = combined_cases(contract, 1, 50)
+    assert 20 < len(cases) <= 50
+    built = {(c.configuration, build(contract, c)["act"], dict(c.variants).get("x")) for c in cases}
+    choices = product((1, 2, 4), (0, 3), ("masked-rows", "masked-start", "large", "zeros", "tied"))
+    assert built >= {((("split", split),), act, filling) for split, act, filling in choices}
+    assert any(("level", "extremes") in c.variants for c in cases)
+    assert not any(v[0] == "x" for c in combined_cases(contract, 1, 50, 3) for v in c.variants), "three at a time"
+
+
+def test_many_choices_meet_in_pairs():
+    many = {**CHOOSING, "configurations": {"split": [1, 2, 4], "warps": [1, 4, 8]}}
+    cases = combined_cases(KernelContract.model_validate(many), 1, 1000)
+    pairs = {(dict(c.configuration)["warps"], dict(c.variants).get("act")) for c in cases}
+    assert pairs == set(product((1, 4, 8), ("listed-0", "listed-1")))
 
 
 def test_what_was_planned_once_is_the_same_from_a_store(contract, tmp_path, monkeypatch):

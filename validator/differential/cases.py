@@ -197,7 +197,7 @@ def fill_of(contract: KernelContract, case: Case, name: str) -> Fill:
     )
     pages, axis = d.pages or ("", 0)
     page = shape_of(contract.values[pages][1].shape or (), dims)[axis] if pages else 1
-    beside = _counted_to(contract, dims) if role is Role.SCALAR and not d.longest else 0
+    beside = _counted_to(contract, dims) if not d.longest else 0
     return Fill(name, role, values, dtype_of(dtype), shape_of(values.shape or (), dims), extent, page, total, beside)
 
 

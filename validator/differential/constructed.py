@@ -37,6 +37,9 @@ exact arithmetic throughout, ties of what is compared, nothing in the same rows.
 _TERMS = range(256, 1025)
 """How many products that cancel are added up, where the contract has so many."""
 
+_SWALLOWED = 3
+"""Arguments of 16 bits that are filled so, the first ones."""
+
 _OF_VECTORS = (16, 8, 4, 32, 64, 128, 2)
 """Sizes at which kernels that look at alignment take their vector paths."""
 Filling = tuple[str, str, Dims, dict[str, str]]
@@ -71,7 +74,10 @@ def constructed_cases(contract: KernelContract, space: Space) -> Iterator[Case]:
         for dtype in values.choices[1:]:
             yield case(typical, f"{name} as {dtype}", "I19", dtypes=((name, dtype),))
         able = dict.fromkeys([*_able(contract, name, unlike), *_able(contract, name, beyond)])
-        for dims, variant_name in zip(sizes, able, strict=False):
+        # What positions and lengths mean shows where there are many of them.
+        pointing = values.domain.speaks_of or values.domain.sum is not None
+        turns = itertools.repeat(beyond) if pointing else sizes
+        for dims, variant_name in zip(turns, able, strict=False):
             variant = VARIANTS[variant_name]
             suited = next(d for d in (dims, unlike, beyond) if variant_name in _able(contract, name, d))
             yield case(suited, f"{name} {variant.words}", variant.input_class, variants=((name, variant_name),))
@@ -119,7 +125,16 @@ def _fillings(contract: KernelContract, space: Space, sizes: Iterator[Dims]) -> 
     if ties and _rounds(contract):
         origin = f"{ties[0]} lies half way between whole numbers, nothing scales it"
         yield origin, VARIANTS["halfway"].input_class, dims, {**ones, ties[0]: "halfway"}
+    yield from _swallowed(contract, dims, ones)
     yield from _cancelling(contract, space)
+
+
+def _swallowed(contract: KernelContract, dims: Dims, ones: dict[str, str]) -> Iterator[Filling]:
+    """Sums of ones and of what an accumulator of the arguments' own type could add no one to."""
+    names = [name for name in contract.values if "swallowing" in _able(contract, name, dims, alone=False)]
+    for name in names[:_SWALLOWED] if contract.compute_dtype in ("float32", "float64") else ():
+        origin = f"{name} {VARIANTS['swallowing'].words}, nothing scales it"
+        yield origin, VARIANTS["swallowing"].input_class, dims, {**ones, name: "swallowing"}
 
 
 def _all_at_once(contract: KernelContract, wanted: tuple[str, ...], dims: Dims) -> dict[str, str]:
@@ -134,7 +149,8 @@ def _beside_sizes(contract: KernelContract, space: Space) -> Iterator[Filling]:
     for wanted in ("one-fewer", "as-many", "one-more"):
         if filling := _all_at_once(contract, (wanted,), dims):
             origin = f"{' and '.join(filling)} {VARIANTS[wanted].words}"
-            yield origin, "I2", dims, {**_all_at_once(contract, ("full",), dims), **filling}
+            counted = {**_all_at_once(contract, ("full",), dims), **_all_at_once(contract, ("around",), dims)}
+            yield origin, "I2", dims, {**counted, **filling}
 
 
 _COUNTED = (("one-place",), ("full",), ("extremes",), ("highest",), ("lowest",))

@@ -8,13 +8,26 @@ the values of one argument; sizes, layouts, padding and call plans are classes o
 from validator.differential.inputs.fill import Fill, Room, filled, in_domain
 from validator.differential.inputs.floats import FLOATS, HUGE, LIMITS, OUTWEIGHED
 from validator.differential.inputs.integers import INTEGERS
+from validator.differential.inputs.listed import LISTED
 from validator.differential.inputs.masks import MASKS
 from validator.differential.inputs.special import SPECIAL
 from validator.differential.inputs.variant import Variant
 
-__all__ = ["HUGE", "LIMITS", "OUTWEIGHED", "VARIANTS", "Fill", "Room", "Variant", "applicable", "filled", "in_domain"]
+__all__ = [
+    "HUGE",
+    "LIMITS",
+    "LISTED",
+    "OUTWEIGHED",
+    "VARIANTS",
+    "Fill",
+    "Room",
+    "Variant",
+    "applicable",
+    "filled",
+    "in_domain",
+]
 
-VARIANTS: dict[str, Variant] = {v.name: v for v in (*FLOATS, *SPECIAL, *INTEGERS, *MASKS)}
+VARIANTS: dict[str, Variant] = {v.name: v for v in (*FLOATS, *SPECIAL, *INTEGERS, *MASKS, *LISTED)}
 
 
 def applicable(fill: Fill) -> list[Variant]:

@@ -36,7 +36,7 @@ class Fill:
     total: int | None = None
     """What the elements, or the lengths of segments between them, must add up to."""
     beside: int = 0
-    """For a number passed by value: what lengths count to, or else the size that most dimensions have."""
+    """What numbers may be compared with: what lengths count to, or else the size that most dimensions have."""
     spare: bool = False
     """Of an index: some positions are left for no entry to point to."""
     room: Room = field(default=np.empty, compare=False)

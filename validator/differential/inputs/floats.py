@@ -187,6 +187,20 @@ def _one(fill: Fill, source: Source) -> Array:
     return in_domain(fill, np.ones(fill.shape))
 
 
+def _swallowing(fill: Fill) -> float:
+    """So large that its type has no room for one more."""
+    return 2.0 / eps_of(fill.dtype)
+
+
+_SWALLOWS = 32
+"""Ones along any axis between one such value and the next."""
+
+
+def _one_among(fill: Fill, source: Source) -> Array:
+    places = sum(np.ogrid[tuple(slice(size) for size in fill.shape)]) + source.below(_SWALLOWS, ())
+    return in_domain(fill, np.where(places % _SWALLOWS == 0, _swallowing(fill), 1.0))
+
+
 def _halfway(fill: Fill, source: Source) -> Array:
     """Odd halves: no scale whose inverse is a whole number makes one of them out of another."""
     return in_domain(fill, source.below(16, fill.shape) - 7.5)
@@ -253,6 +267,9 @@ FLOATS: tuple[Variant, ...] = (
     Variant("alike-first", "cancel", "is the same in both halves of its first axis",
             lambda f: _free(f) and len(f.shape) > 1 and f.shape[0] > 4 and _has(f, 1), _alike(0), alone=False),
     Variant("one", "exact", "is one throughout", lambda f: _free(f) and _has(f, 1), _one, alone=False),
+    Variant("swallowing", "cancel", "is one throughout but for values to which its type can add no one",
+            lambda f: _free(f) and _axes(f) and f.dtype.itemsize == 2 and _has(f, 1) and _has(f, _swallowing(f)),
+            _one_among, alone=False),
     Variant("halfway", "I8", "lies half way between whole numbers",
             lambda f: _free(f) and _has(f, 7.5) and _has(f, -7.5) and f.dtype.itemsize > 1, _halfway, alone=False),
     Variant(LIMITS, "I10", "reaches the largest magnitudes of its type", _unbounded, _limits,

@@ -7,6 +7,7 @@ import numpy as np
 from validator.differential.inputs.fill import Fill, as_segments, drawn_segments, filled, in_domain, within
 from validator.differential.inputs.variant import Make, Variant
 from validator.differential.numbers import Array, Source
+from validator.manifest.contract import Role
 
 __all__ = ["INTEGERS"]
 
@@ -65,6 +66,15 @@ def _holes_inside(fill: Fill, source: Source) -> Array:
 def _extremes(fill: Fill, source: Source) -> Array:
     low, high = fill.integers
     return in_domain(fill, np.where(source.below(2, fill.shape) == 0, low, high))
+
+
+def _row_by_row(fill: Fill, source: Source) -> Array:
+    """One value throughout each row, row after row: nothing, all bits, either end of the range."""
+    (low, high), bits = fill.integers, -1 if fill.integers[0] < 0 else fill.integers[1]
+    few = np.asarray(list(dict.fromkeys(v for v in (0, low, bits, high) if low <= v <= high)))
+    rows = int(np.prod(fill.shape[:-1], dtype=np.int64))
+    found = few[(np.arange(rows) + source.below(len(few), ())) % len(few)].reshape(*fill.shape[:-1], 1)
+    return in_domain(fill, np.broadcast_to(found, fill.shape))
 
 
 def _beside_pages(fill: Fill, source: Source) -> Array:
@@ -137,12 +147,17 @@ def _beside(by: int) -> Variant:
 
     def applies(fill: Fill) -> bool:
         low, high = fill.integers if not fill.floating else (0, -1)
-        return fill.beside > 0 and fill.free and low <= fill.beside + by <= high
+        number = fill.role is Role.SCALAR and fill.beside > 0
+        return number and fill.free and low <= fill.beside + by <= high
 
     name = {-1: "one-fewer", 0: "as-many", 1: "one-more"}[by]
     words = {-1: "one less than", 0: "as large as", 1: "one more than"}[by]
     make = lambda f, s: _shaped(f, np.full(_size(f), f.beside + by))  # noqa: E731
     return Variant(name, "I2", f"is {words} an axis is long", applies, make, alone=False)
+
+
+def _around(fill: Fill, source: Source) -> Array:
+    return in_domain(fill, fill.beside - 1 + source.below(3, fill.shape))
 
 
 def _end(at: int) -> Make:
@@ -218,6 +233,11 @@ INTEGERS: tuple[Variant, ...] = (
     Variant("steps-of-one", "I4", "goes up in steps of one", _ascending, _steps_of_one),
     Variant("never-grows", "I8", "has one value throughout", _ascending, _no_step),
     Variant("extremes", "I10", "is at the ends of its range", _bounded, _extremes),
+    Variant("row-by-row", "I9", "has one value throughout each row: none, all bits or an end of its range",
+            lambda f: _bounded(f) and bool(f.shape), _row_by_row),
+    Variant("around", "I2", "is as much as an axis is long, one more or one less",
+            lambda f: _bounded(f) and bool(f.shape) and f.integers[0] <= f.beside <= f.integers[1], _around,
+            alone=False),
     Variant("no-more", "I2", "is no more than what it has to hold", lambda f: f.values.domain.longest is not None,
             lambda f, s: _shaped(f, np.full(_size(f), f.integers[0]))),
     Variant("far-more", "I2", "is as much as there can be", lambda f: f.values.domain.longest is not None,

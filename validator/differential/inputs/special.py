@@ -37,27 +37,14 @@ def _one(value: float) -> Make:
     return make
 
 
-def _row(value: float) -> Make:
-    """Throughout one row."""
+def _throughout(value: float, *, every_other: bool = False) -> Make:
+    """Throughout one row; or every other one, of a single row every other place: in every argument in the same ones."""
 
     def make(fill: Fill, source: Source) -> Array:
         data = filled(fill, source).astype(np.float64)
         if data.size:
-            rows = data.reshape(-1, data.shape[-1])
-            rows[int(source.below(len(rows), (1,))[0])] = value
-        return data.astype(fill.dtype)
-
-    return make
-
-
-def _every_other(value: float) -> Make:
-    """Throughout every other row, of a single one at every other place: in every argument in the same ones."""
-
-    def make(fill: Fill, source: Source) -> Array:
-        data = filled(fill, source).astype(np.float64)
-        if data.size:
-            rows = data.reshape(-1, data.shape[-1] if data.ndim > 1 else 1)
-            rows[::2] = value
+            rows = data.reshape(-1, 1 if every_other and data.ndim == 1 else data.shape[-1])
+            rows[slice(None, None, 2) if every_other else int(source.below(len(rows), (1,))[0])] = value
         return data.astype(fill.dtype)
 
     return make
@@ -88,7 +75,7 @@ def _quarters(fill: Fill, source: Source) -> Array:
 
 SPECIAL: tuple[Variant, ...] = (
     Variant("masked-row", "I6", "has a row of minus infinity",
-            _maskable, _row(-np.inf)),
+            _maskable, _throughout(-np.inf)),
     Variant("masked-start", "I6", "has minus infinity in the first half of each row", _maskable,
             _hidden(lambda at: at < len(at) // 2)),
     Variant("masked-end", "I6", "has minus infinity in the second half of each row", _maskable,
@@ -96,9 +83,9 @@ SPECIAL: tuple[Variant, ...] = (
     Variant("all-but-last", "I6", "has minus infinity in all places of each row but the last", _maskable,
             _hidden(lambda at: at < len(at) - 1)),
     Variant("masked-rows", "I6", "has minus infinity in every other row",
-            _maskable, _every_other(-np.inf), alone=False),
+            _maskable, _throughout(-np.inf, every_other=True), alone=False),
     Variant("infinite-rows", "special", "has infinity in every other row",
-            lambda f: _may_hold(f, "inf") and len(f.shape) >= 1, _every_other(np.inf), alone=False),
+            lambda f: _may_hold(f, "inf") and len(f.shape) >= 1, _throughout(np.inf, every_other=True), alone=False),
     Variant("nan", "special", "has a NaN", lambda f: _may_hold(f, "nan"), _one(np.nan)),
     Variant("inf", "special", "has an infinity", lambda f: _may_hold(f, "inf"), _one(np.inf)),
     Variant("uniform-rows", "I8", "has equal probabilities", _probabilities,
