@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from validator.differential import cells
 from validator.differential import device as devices
 from validator.differential.cases import Case
 from validator.differential.device import Device, NotRunHere, candidate_of, devices_asked, launch_of, offered
@@ -71,6 +72,8 @@ def contract(**changes: Any) -> KernelContract:
     return KernelContract.model_validate({**KERNEL, **changes})
 
 
+FEW = ["B in {1, 3}", "D in {1, 40}"]
+"""Sizes that make few cases."""
 COMPILED = {"compiled": {"artifact": "k/scale.ptx", "kernel": "_Z5scale"}}
 
 
@@ -165,7 +168,7 @@ def as_if_compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[
         ADAPTERS["ptx"], module="made_up_adapter.adapter", libraries=("numpy", "ml_dtypes", "made_up_adapter")
     )
     monkeypatch.setattr(devices, "ADAPTERS", {**ADAPTERS, "ptx": made_up})
-    return lambda kernel: contract(compiled={"artifact": "k/scale.ptx", "kernel": kernel})
+    return lambda kernel: contract(dims=FEW, compiled={"artifact": "k/scale.ptx", "kernel": kernel})
 
 
 FAR = [{**a, "layouts": ["contiguous", "distant"]} if a["name"] == "x" else a for a in KERNEL["args"]]
@@ -174,8 +177,8 @@ FAR = [{**a, "layouts": ["contiguous", "distant"]} if a["name"] == "x" else a fo
 def test_an_adapter_of_compiled_kernels_is_told_of_rows_far_apart(
     trees: Trees, as_if_compiled: Callable[..., KernelContract]
 ) -> None:
-    kernel = contract(args=FAR, compiled={"artifact": "k/scale.ptx", "kernel": "present"})
-    ((_, result, stage),) = run_contracts([kernel], trees, 1, 5, device=Device.PTX)
+    kernel = contract(args=FAR, dims=FEW, compiled={"artifact": "k/scale.ptx", "kernel": "present"})
+    ((_, result, stage),) = run_contracts([kernel], trees, 1, 0, device=Device.PTX)
     assert result is not None
     assert result.of("failed") == []  # the adapter says what it was told
     (row,) = (r for r in stage.evidence[0].details["coverage"] if r["class"] == "I1")
@@ -195,9 +198,10 @@ def test_what_a_compiled_kernel_can_choose_reaches_its_launch(
     kernel = contract(
         launch={"grid": ["B", "ceil_div(D, tile)"], "block": [128], "shared": 64},
         configurations={"tile": [16, 1]},
+        dims=FEW,
         compiled={"artifact": "k/scale.ptx", "kernel": "present"},
     )
-    ((_, result, _),) = run_contracts([kernel], trees, 1, 5, device=Device.PTX)
+    ((_, result, _),) = run_contracts([kernel], trees, 1, 0, device=Device.PTX)
     assert result is not None
     # The adapter refuses any other grid than that of tiles of 16; where D is 1, both are the same.
     wide = [r for r in result.results if dict(r.case.dims)["D"] > 1]
@@ -212,7 +216,7 @@ def test_what_a_kernel_can_choose_is_no_size_of_its_arguments(shape: list[str]) 
 
 
 def test_launches_and_strides_reach_the_adapter(trees: Trees, as_if_compiled: Callable[..., KernelContract]) -> None:
-    ((_, result, stage),) = run_contracts([as_if_compiled("present")], trees, 1, 5, device=Device.PTX)
+    ((_, result, stage),) = run_contracts([as_if_compiled("present")], trees, 1, 0, device=Device.PTX)
     assert result is not None
     assert [f for r in result.of("failed") for f in r.faults] == []
     (obligation,) = stage.obligations
@@ -223,7 +227,7 @@ def test_launches_and_strides_reach_the_adapter(trees: Trees, as_if_compiled: Ca
 def test_what_an_adapter_cannot_run_is_not_held_against_the_kernel(
     trees: Trees, as_if_compiled: Callable[..., KernelContract]
 ) -> None:
-    ((_, result, stage),) = run_contracts([as_if_compiled("absent")], trees, 1, 5, device=Device.PTX)
+    ((_, result, stage),) = run_contracts([as_if_compiled("absent")], trees, 1, 0, device=Device.PTX)
     assert result is not None
     assert result.of("failed") == []
     assert result.of("unusable")
@@ -233,10 +237,14 @@ def test_what_an_adapter_cannot_run_is_not_held_against_the_kernel(
 
 @needs_torch
 def test_a_right_torch_candidate_is_right_in_every_layout_and_type(trees: Trees) -> None:
-    with runner_for(contract(torch="fast:right"), trees) as runner:
-        result = run_kernel(runner, 1, 20)
+    kernel = contract(torch="fast:right", dims=FEW)
+    with runner_for(kernel, trees) as runner:
+        result = run_kernel(runner, 1, 0)
     assert [f for r in result.of("failed") for f in r.faults] == []
-    assert len(result.of("passed")) > 40
+    passed = [r.case for r in result.of("passed")]
+    (x, *_) = kernel.args
+    assert {dict(case.layouts).get("x", "contiguous") for case in passed} == set(x.layouts)
+    assert {dict(case.dtypes).get("x", "float32") for case in passed} == {"float32", "bfloat16"}
 
 
 @needs_torch
@@ -290,15 +298,25 @@ def test_manifest_and_policy_ask_for_devices(keys: dict[str, Any], least: Streng
 
 def _two(trees: Trees) -> list[KernelContract]:
     (trees.head / "plain.py").write_text(
-        "def right(x, w, out):\n    out[...] = x * w\n\n"
-        "def tail(x, w, out):\n    right(x, w, out)\n    out[:, 32:] = 0\n"
+        "def right(x, out):\n    out[...] = x * 2\n\ndef tail(x, out):\n    right(x, out)\n    out[32:] = 0\n"
     )
-    args = [{**a, "layouts": ["contiguous"], "dtype": "float32"} for a in KERNEL["args"][:3]]
-    return [contract(match=name, candidate=f"plain:{name}", args=args) for name in ("tail", "right")]
+    args = [{"name": n, "role": role, "dtype": "float32", "shape": ["D"]} for n, role in _INTO]
+    keys = {"args": args, "dims": ["D in {8, 40}"], "launch": {}, "reference": "plain:right"}
+    return [contract(match=name, candidate=f"plain:{name}", **keys) for name in ("tail", "right")]
 
 
-def test_several_kernels_at_once_give_what_each_gives_alone(trees: Trees) -> None:
+_INTO = (("x", "activation"), ("out", "output"))
+
+
+@pytest.fixture
+def small_cells(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few cases are several cells already."""
+    monkeypatch.setitem(cells._CASES, Device.CPU, 10)
+
+
+def test_several_kernels_at_once_give_what_each_gives_alone(trees: Trees, small_cells: None) -> None:
     both = _two(trees)
+    assert all(len(list(cells.parts_of(one, Device.CPU, planned_cases(one, 5, 8)))) > 1 for one in both)
     together_ = run_contracts(both, trees, 5, 8)
     alone = [run_contracts([one], trees, 5, 8)[0] for one in both]
     assert [stage for _, _, stage in together_] == [stage for _, _, stage in alone]

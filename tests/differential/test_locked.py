@@ -10,7 +10,7 @@ import pytest
 from validator.differential import buffers as buffers_module
 from validator.differential import runner as runner_module
 from validator.differential.cases import Case
-from validator.differential.engine import run_case, run_kernel
+from validator.differential.engine import planned_cases, run_case, run_kernel
 from validator.differential.faults import FaultKind
 from validator.differential.found import Found
 from validator.differential.processes import Trees, runner_for
@@ -152,10 +152,13 @@ def test_small_mistakes_are_the_same_with_locked_and_with_open_inputs(trees: Tre
 def test_calls_that_are_made_ahead_are_judged_the_same(
     trees: Trees, monkeypatch: pytest.MonkeyPatch, candidate: str
 ) -> None:
+    planned = planned_cases(contract(candidate), 5, 0)
+    every_plan = planned[: 1 + [case.plan for case in planned].index("recheck")]
+
     def ran() -> list[set[tuple[str, str]]]:
         with runner_for(contract(candidate), trees) as runner:
-            cases = run_kernel(runner, 5, 0, enough=lambda case: case.case.plan == "recheck").results
-        return [{(f.kind.value, f.output) for f in case.faults} for case in cases]
+            results = [run_case(runner, case).result for case in every_plan]
+        return [{(f.kind.value, f.output) for f in result.faults} for result in results]
 
     in_turn = ran()
     monkeypatch.setattr(runner_module, "_LARGE", 0)
