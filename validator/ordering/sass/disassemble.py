@@ -36,8 +36,10 @@ _TIMEOUT = 300.0
 _OUTPUT = 64 << 20
 _BAD_ADDRESS = re.compile(rb"at address (0x[0-9a-fA-F]+)")
 _TOKEN = re.compile(r"^(!?)(0x[0-9a-f]+)$")
-_TOGETHER = re.compile(r"((?:^|,)\s*\[[^\]]*\])(?=\[)")
-"""nvdisasm 13.0 puts no comma behind an address that another one follows: `[UR4][UR6],UR8` of UBLKCP."""
+_TOGETHER = re.compile(r"((?:^|,)\s*(?:\[[^\]]*\]|U?[RP](?:\d+|[ZT])))(?=\[)")
+"""nvdisasm 13.0 puts no comma between an address and what it follows: `[UR4][UR6],UR8` of UBLKCP, `R0[UR4]` of LDS."""
+_TURNED = re.compile(r"^((?:desc\[[^\]]*\])?\[[^\]]*\])(\[[^\]]*\])")
+"""Nor between those of LDGSTS, of which it puts first what is read."""
 
 
 @dataclass(eq=False)
@@ -184,7 +186,10 @@ def _undecodable(word: bytes) -> Instruction:
 
 
 def _instruction(printed: dict[str, str], word: bytes, address: int) -> Instruction:
-    listed = _TOGETHER.sub(r"\1,", printed.get("operands", ""))
+    listed = printed.get("operands", "")
+    if printed["opcode"].startswith("LDGSTS"):
+        listed = _TURNED.sub(r"\2,\1", listed)
+    listed = _TOGETHER.sub(r"\1,", listed)
     operands = [t.replace(".reuse", "").strip() for t in listed.split(",") if t.strip()]
     predicate = printed.get("predicate", "")
     if predicate and not predicate.startswith("@"):
