@@ -60,9 +60,11 @@ Inputs = dict[str, Any]
 
 PLANS = (
     "repeat", "same-buffer", "other-buffer", "flip", "recheck",
-    "a-b-a", "batch-mates", "any-order", "carried-on", "fresh",
+    "a-b-a", "batch-mates", "any-order", "carried-on", "many-calls", "fresh",
 )  # fmt: skip
 """What is done around the first two calls of a case (`validator.differential.plans`)."""
+_DEAR = ("many-calls", "fresh")
+"""Plans that cases have for a reason, or seldom."""
 
 LARGEST = 2 << 30
 """Bytes of all arguments of one case. A manifest says the sizes; the gate holds several copies of them at once."""
@@ -319,11 +321,12 @@ def cases(contract: KernelContract, seed: int, count: int) -> list[Case]:
     made = [*itertools.islice(constructed_cases(contract, space), MOST), *drawn_cases(contract, space, seed, count)]
     plans = [p for p in PLANS if _PLAN_APPLIES.get(p, _always)(contract)]
     choices = configurations_of(contract)
-    ordinary = [p for p in plans if p != "fresh"]
+    ordinary = [p for p in plans if p not in _DEAR]
     out: dict[str, Case] = {}
     for index, case in enumerate(made):
         # A process of its own is dear: the first case has one, and one in 40 after it.
-        plan = "fresh" if index % 40 == 0 else ordinary[index % len(ordinary)]
+        usual = "fresh" if index % 40 == 0 else ordinary[index % len(ordinary)]
+        plan = case.plan if case.plan in _DEAR else usual
         choice = case.configuration or choices[index % len(choices)]
         origin = case.origin + _from_generator(contract, case)
         case = replace(case, plan=plan, seed=derived(seed, contract.match, index), configuration=choice, origin=origin)

@@ -95,6 +95,7 @@ def constructed_cases(contract: KernelContract, space: Space) -> Iterator[Case]:
             yield case(beyond, origin, "I7", padding=True, variants=((name, "holes-inside"),))
     for origin, input_class, dims, filling in _fillings(contract, space, sizes):
         yield case(dims, origin, input_class, variants=tuple(filling.items()))
+    yield case(space.smallest(), "very many calls in one process", "I15", plan="many-calls")
 
 
 def _with_a_rest(contract: KernelContract, space: Space, dims: Dims) -> Iterator[Dims]:

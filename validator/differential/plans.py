@@ -15,6 +15,7 @@ import numpy as np
 from validator.differential.cases import Case, Inputs, copied, fill_of, float_arguments
 from validator.differential.changes import rearranged, single_changes
 from validator.differential.data import launches_of
+from validator.differential.device import Device
 from validator.differential.expected import Expected
 from validator.differential.faults import Fault, FaultKind
 from validator.differential.judge import judge
@@ -30,6 +31,10 @@ Plan = Callable[[Runner, Case, Inputs, Expectation, Outputs], list[Fault]]
 
 _OTHER = 1000
 """Slots of calls that must not share an address with the first ones."""
+_LATER = 16
+"""Later calls, at most, after which an earlier result is looked at again: results may lie in a ring of buffers."""
+_MANY, _SECONDS = 2000, 0.6
+"""Calls, and how long they may take, after which results are looked at again."""
 _HIDDEN = 8
 """Failures that a new process did not show, after which no process is started for others."""
 _AGAIN = (FIRST, SECOND, FIRST)
@@ -45,6 +50,7 @@ PLAN_WORDS = {
     "batch-mates": "called with every other row of the batch replaced by extremes",
     "any-order": "its launches made in another order",
     "carried-on": "called on the state that it left itself",
+    "many-calls": "called with new values after very many calls",
     "fresh": "called as the first call of a new process",
 }
 
@@ -153,7 +159,26 @@ def _other_buffer(runner: Runner, case: Case, inputs: Inputs, expected: Expectat
     other = replace(case, seed=derived(case.seed, "other buffers"))
     fresh = runner.build(other)
     told = "with new values in other buffers, while the first ones hold the old values"
-    return _judged(runner, other, fresh, told, slot=_OTHER)
+    if runner.ahead(inputs):  # what it writes to is not kept
+        return _judged(runner, other, fresh, told, slot=_OTHER)
+    held = runner.play(case, inputs, expected, known=first)
+    faults = _right_at_first(held, FaultKind.REPEAT, "called again with the same values")
+    faults = faults or _judged(runner, other, fresh, told, slot=_OTHER)
+    if held.outputs is not None and not faults:
+        now = {name: held.placed.view(name).copy() for name in held.outputs if name in held.placed.views}
+        for name, count in differing(runner.contract, expected, held.outputs, now, always=True):
+            text = f"{count} elements of an earlier {name} changed when the candidate was called with other buffers"
+            faults.append(Fault(FaultKind.EARLIER, name, text, {"elements": count}))
+    return faults
+
+
+def _many_calls(runner: Runner, case: Case, inputs: Inputs, expected: Expectation, first: Outputs) -> list[Fault]:
+    """Some are right as long as somebody may be looking. Not where a call is dear: compiled for a device."""
+    if runner.chosen.device is not Device.CPU:
+        return _repeat(runner, case, inputs, expected, first)
+    runner.call_on(case, inputs, _MANY, _SECONDS)
+    other = replace(case, seed=derived(case.seed, "new values"))
+    return _judged(runner, other, runner.build(other), "with new values in the same buffers, after very many calls")
 
 
 def _flip(runner: Runner, case: Case, inputs: Inputs, expected: Expectation, first: Outputs) -> list[Fault]:
@@ -176,6 +201,8 @@ def _recheck(runner: Runner, case: Case, inputs: Inputs, expected: Expectation, 
     kept = runner.play(case, inputs, expected, elsewhere, first)
     if kept.outputs is None or kept.faults:
         return _right_at_first(kept, FaultKind.REPEAT, "called again with the same values")
+    for _ in range(0 if runner.ahead(inputs) else int(Source(derived(case.seed, "ring")).below(_LATER, ()))):
+        runner.play(case, inputs, expected, known=first)
     other = replace(case, seed=derived(case.seed, "later"))
     later = runner.build(other)
     right = runner.expect(other, later)
@@ -334,5 +361,6 @@ _PLANS: dict[str, Plan] = {
     "batch-mates": _batch_mates,
     "any-order": _any_order,
     "carried-on": _carried_on,
+    "many-calls": _many_calls,
     "fresh": _fresh,
 }

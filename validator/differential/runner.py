@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -24,6 +25,7 @@ from validator.differential.returned import Returned, returned
 from validator.differential.shapes import Space
 from validator.manifest.contract import KernelContract
 from validator.run.channel import GIVEN, Result
+from validator.run.channel import Call as Request
 from validator.run.sandbox import Begun, Outcome, Reply, Worker
 
 __all__ = ["FIRST", "SECOND", "Outputs", "Played", "Runner", "Series", "Turn"]
@@ -58,6 +60,8 @@ class Turn:
 
 _LARGE = 1 << 20
 """Bytes of arguments from which a call is laid out while another one runs."""
+_AT_A_TIME = 100
+"""Calls that are handed over together where nobody looks at what comes of them."""
 _REFUSED_MEMORY = ("ended by SIGSEGV", "ended by SIGBUS")
 """How a process ends that writes where it may not; a kernel's fault on a device ends it otherwise."""
 FIRST, SECOND = Turn(), Turn(500, 0, 1)
@@ -227,18 +231,32 @@ class Runner:
         for at, slot in enumerate(call.placed.slots):
             if not slot & GIVEN:
                 self._poisons.forget(call.placed.where(at))
-        case, turn = call.case, call.turn
-        if self.chosen.compiled:
-            more = launch_of(self.contract, {**dict(case.dims), **dict(case.configuration)})
-        else:
-            more = tuple(value for _, value in case.configuration)
-        *before, last = call.placed.calls(numbered(self.contract, case, turn.order), keep=turn.keep, more=more)
+        *before, last = self._made_of(call)
         self.calls += 1 + len(before)
         ended = [r for r in self.candidate.call_many(before) if r.result is None] if before else []
         if ended:
             call.reply = ended[0]
         else:
             call.begun = self.candidate.begin(last, call.nonce)
+
+    def _made_of(self, call: _Call) -> list[Request]:
+        """The launches that make its result."""
+        case, turn = call.case, call.turn
+        if self.chosen.compiled:
+            more = launch_of(self.contract, {**dict(case.dims), **dict(case.configuration)})
+        else:
+            more = tuple(value for _, value in case.configuration)
+        return call.placed.calls(numbered(self.contract, case, turn.order), keep=turn.keep, more=more)
+
+    def call_on(self, case: Case, inputs: Inputs, most: int, seconds: float) -> None:
+        """Call with the same values so often, or for about so long, whatever comes of it. These calls are not counted:
+        how many there are hangs on the machine."""
+        call = self.laid(case, inputs, FIRST)
+        call.placed.guard()
+        asked, made, end = self._made_of(call), 0, time.monotonic() + seconds
+        while made < most and time.monotonic() < end:
+            self.candidate.call_many(asked * _AT_A_TIME)
+            made += _AT_A_TIME
 
     def answered(self, call: _Call) -> None:
         """Wait until the candidate is done with it."""
