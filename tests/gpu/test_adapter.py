@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import mmap
 import struct
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
@@ -11,6 +12,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from validator.errors import Problem
 from validator.gpu import adapter, placement
 from validator.gpu.adapter import Kernel, NotRunHere, Said, load, named
 from validator.gpu.driver import DeviceError, Function, Launch, NotHere, Parameter, Parameters
@@ -38,6 +40,16 @@ class Memory:
     replays: int = 0
     brought: list[int] = field(default_factory=list)
     """Bytes of each array that came back."""
+    sent: list[int] = field(default_factory=list)
+    """Bytes of every upload."""
+    pinned: list[int] = field(default_factory=list)
+    refuses: bool = False
+    """To pin memory."""
+
+    def call(self, name: str, address: int, *_: int) -> None:
+        if self.refuses:
+            raise DeviceError(Problem(f"{name} failed"))
+        (self.pinned.append if name == "cuMemHostRegister" else self.pinned.remove)(address)
 
     def parameters(self, function: Function) -> tuple[Parameter, ...]:
         return self.slots
@@ -49,6 +61,7 @@ class Memory:
         raise Illegal(f"{size} bytes at {address:#x}")
 
     def upload(self, address: int, data: Any) -> None:
+        self.sent.append(len(data))
         self.at(address, len(data))[:] = bytes(data)
 
     def download(self, address: int, size: int) -> bytes:
@@ -169,6 +182,72 @@ def test_only_what_changed_is_written_back(monkeypatch: pytest.MonkeyPatch, larg
     device.kernel = lambda device, block: device.at(struct.unpack_from("<Q", block)[0], 4).__setitem__(0, 1)
     with pytest.raises(ValueError, match="read-only"):
         kernel_of(device, [XS, OUT])(x, out, launch=LAUNCH)
+
+
+def address(array: Any) -> int:
+    return int(array.base.ctypes.data)
+
+
+@pytest.fixture
+def large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every arena is one that is compared on the device."""
+    same = lambda device: lambda a, b, size: device.at(a, size) == device.at(b, size)  # noqa: E731
+    monkeypatch.setattr(placement, "Unchanged", same)
+    monkeypatch.setattr(placement, "_LARGE", 512)
+
+
+@pytest.mark.usefixtures("large")
+def test_what_has_lain_in_an_arena_before_is_not_sent_again_but_for_its_ends():
+    device = Memory(doubling(), TWO)
+    kernel = kernel_of(device, [XS, OUT])
+    x, again, other = (arena(np.full(32, value, np.float32)) for value in (3, 3, 4))
+    again.base[:64], again.base[-64:] = 0x11, 0x22  # another guard pattern
+    size = x.base.nbytes
+    for values, number, sent in ((x, 7, [size]), (x, 7, [64, 64]), (again, 7, [64, 64]), (other, 8, [size])):
+        out = arena(np.full(32, np.nan, np.float32))
+        kernel.holding({address(values): number, address(out): 0}, 64)
+        device.sent.clear()
+        before = bytes(values.base)
+        kernel(values, out, launch=LAUNCH)
+        assert device.sent == [*sent, size]
+        assert out.tolist() == [2.0 * values[0]] * 32
+        assert bytes(values.base) == before, "neither the guard zones of another call came back"
+
+
+@pytest.mark.usefixtures("large")
+def test_an_input_that_is_written_is_seen_and_whole_in_the_next_call():
+    seen: list[float] = []
+
+    def run(device: Memory, block: bytes) -> None:
+        x, _ = struct.unpack_from("<QQ", block)
+        seen.append(float(np.frombuffer(device.at(x, 4), np.float32)[0]))
+        device.at(x, 4)[:] = struct.pack("<f", 99.0)
+
+    device = Memory(run, TWO)
+    kernel = kernel_of(device, [XS, OUT])
+    x, out = arena(np.full(32, 3, np.float32)), arena(np.zeros(32, np.float32))
+    for _ in range(2):
+        kernel.holding({address(x): 7, address(out): 8}, 64)
+        kernel(x, out, launch=LAUNCH)
+        assert x[0] == 99.0
+        x[0] = 3.0
+    assert seen == [3.0] * 4, "against the end, and as a whole"
+
+
+@pytest.mark.usefixtures("large")
+@pytest.mark.parametrize("refuses", [False, True])
+def test_memory_of_large_arenas_is_pinned_where_the_driver_lets_it(monkeypatch: pytest.MonkeyPatch, refuses: bool):
+    monkeypatch.setattr(placement, "_PINNED", 2)
+    device = Memory(doubling(), TWO, refuses=refuses)
+    kernel = kernel_of(device, [XS, OUT])
+    kept = []
+    for value in range(3):
+        x, out = arena(np.full(32, value, np.float32)), arena(np.zeros(32, np.float32))
+        kept.append((x, out))
+        kernel(x, out, launch=LAUNCH)
+        assert out.tolist() == [2.0 * value] * 32
+    assert len(device.pinned) == (0 if refuses else 4), "two that stay, and those of the last call"
+    assert all(not at % mmap.PAGESIZE for at in device.pinned)
 
 
 @pytest.mark.parametrize("beyond", [256, 300, 4096])

@@ -76,6 +76,50 @@ def test_what_is_looked_at_later_is_what_calls_have_written(adapter: ModuleType)
     assert (kept.copies, written.copies) == (0, 1)
 
 
+def bytes_of(value: int, size: int = 64) -> Any:
+    return torch.full((size,), value, dtype=torch.uint8)
+
+
+def test_what_has_been_sent_before_comes_from_the_device_but_for_its_ends(adapter: ModuleType):
+    contents = adapter._Contents()
+    contents.of(7, bytes_of(1), 4)
+    assert contents.of(7, bytes_of(2), 4).tolist() == [2] * 4 + [1] * 56 + [2] * 4
+    assert contents.of(8, bytes_of(3), 4).tolist() == [3] * 64
+    assert contents.of(7, bytes_of(4, 32), 4).tolist() == [4] * 32, "of another length"
+    assert contents.of(0, bytes_of(5), 4).tolist() == contents.of(0, bytes_of(5), 4).tolist() == [5] * 64
+    assert contents.size == 96
+
+
+def test_the_oldest_contents_go_and_those_of_the_running_call_stay(adapter: ModuleType):
+    contents = adapter._Contents()
+    for number in (1, 2, 1, 3):
+        contents.of(number, bytes_of(number), 4)
+    contents.used = {1}
+    assert [contents.drop() for _ in range(3)] == [64, 64, 0]
+    assert contents.size == 64
+    assert contents.of(1, bytes_of(9), 4)[32] == 1
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_calls_are_right_whatever_the_numbers_save(adapter: ModuleType, monkeypatch: pytest.MonkeyPatch, large: bool):
+    """Values, then the same under their number, then others; an input that is written is seen, and is whole again."""
+    monkeypatch.setattr(adapter, "_LARGE", 16 if large else 1 << 20)
+    monkeypatch.setattr(adapter._OnDevice, "_made", lambda self, given, before: self._call(given))
+
+    def doubles(x: Any, out: Any) -> None:
+        out.copy_(x * 2)
+        x.fill_(9)
+
+    function = adapter._OnDevice(doubles, timed=False)
+    x, out = (np.ndarray((8,), np.float32, np.zeros(64, np.uint8), 16) for _ in range(2))
+    for value, number in ((3, 7), (3, 7), (4, 8), (3, 7)):
+        x[...], out[...] = value, 0
+        function.holding({x.base.ctypes.data: number, out.base.ctypes.data: 5}, 16)
+        function(x, out)
+        assert out.tolist() == [2.0 * value] * 8
+        assert x.tolist() == [9.0] * 8
+
+
 def test_old_copies_go_when_they_take_too_much_of_the_device(adapter: ModuleType):
     function = adapter._OnDevice(lambda *args: None, timed=False)
     for at in range(5):

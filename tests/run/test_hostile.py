@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import struct
 import time
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -309,6 +310,8 @@ def test_frames_survive_a_round_trip() -> None:
     data = b"".join(bytes(p) for p in parts)
     assert unpack_header(data[: HEADER.size]) == (Kind.CALL, 7, len(data) - HEADER.size)
     assert Call.unpack(memoryview(data)[HEADER.size :]) == call
+    told = replace(call, numbers=tuple(range(len(call.arenas))))
+    assert Call.unpack(memoryview(b"".join(map(bytes, told.pack())))) == told
 
 
 @pytest.mark.parametrize("in_room", [False, True])

@@ -31,7 +31,7 @@ from validator.differential.numbers import (
     poured,
     same_bytes,
 )
-from validator.run.channel import DTYPE_NAMES, GIVEN, Call
+from validator.run.channel import DTYPE_NAMES, EDGE, GIVEN, Call
 from validator.run.channel import Array as Descriptor
 from validator.run.pool import PoolFull
 from validator.run.sandbox import Worker
@@ -54,10 +54,15 @@ _WORTH_A_HOME = 1 << 20
 _ROW = 4096
 """Rows of a distant array begin at multiples of this."""
 _PAD = 3
-"""Elements of the gap between rows, and of the margin of a slice: odd, so that nothing lines up by luck."""
+"""Elements of the gap between rows, and of the margin of a slice, and from one element of a strided vector to the next:
+odd, so that nothing lines up by luck."""
 _VECTOR = 16
 """Bytes of a vector access. Where rows are a multiple of it, an even number of them lies such multiples apart: kernels
 take their fast paths then, and the slow ones where nothing lines up."""
+
+
+_NUMBERS = itertools.count(1)
+"""Of contents."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +82,8 @@ class _Entry:
     value: weakref.ref[Array]
     strides: tuple[int, ...]
     pattern: int
+    number: int
+    """Of what stands there, the surroundings of elements in a row aside; no other contents ever have it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,10 +135,14 @@ class Book:
         """Whether this pattern stands around it."""
         return self._entries[where].pattern == pattern
 
-    def put(self, where: tuple[int, int], value: Array, array: Descriptor, pattern: int) -> None:
-        """An array was laid there; whatever lay there before is gone."""
+    def number(self, where: tuple[int, int]) -> int:
+        """Of what stands there."""
+        return self._entries[where].number
+
+    def put(self, where: tuple[int, int], value: Array, array: Descriptor, pattern: int, number: int = 0) -> None:
+        """An array was laid there; whatever lay there before is gone, but what has its number."""
         self.forget(where)
-        self._entries[where] = _Entry(weakref.ref(value), array.strides, pattern)
+        self._entries[where] = _Entry(weakref.ref(value), array.strides, pattern, number or next(_NUMBERS))
 
     def forget(self, where: tuple[int, int]) -> None:
         """Something else stands there, or may."""
@@ -167,6 +178,8 @@ class Placed:
     given: Mapping[str, Array] = field(default_factory=dict)
     """Arguments that lie where only the gate can write."""
     book: Book = field(default_factory=Book)
+    poisons: Mapping[int, int] = field(default_factory=dict)
+    """Arena of a poison → the number of what stands there."""
 
     @property
     def size(self) -> int:
@@ -176,7 +189,13 @@ class Placed:
     def call(self, *, keep: bool = False, more: Iterable[int] = ()) -> Call:
         """The call. `more`: numbers after the arguments."""
         arenas = tuple(self.worker.arena(slot) for slot in self.slots)
-        return Call(arenas, (*self.args, *(_scalar(number) for number in more)), keep, self.room is not None)
+        args = (*self.args, *(_scalar(number) for number in more))
+        numbers = tuple(self._number(at) for at in range(len(self.slots)))
+        return Call(arenas, args, keep, self.room is not None, numbers)
+
+    def _number(self, arena: int) -> int:
+        """Of what stands in an arena; 0 where anything may."""
+        return self.book.number(self.where(arena)) if self.slots[arena] & GIVEN else self.poisons.get(arena, 0)
 
     def calls(
         self, numbered: tuple[int, Sequence[int]] | None, *, keep: bool = False, more: Iterable[int] = ()
@@ -205,10 +224,12 @@ class Placed:
             if self.book.guarded(where, self.pattern):
                 continue
             if _is_contiguous(array):
-                _ring(self.arenas[at], array, self.pattern)
+                around = _ring(self.arenas[at], array, self.pattern)
+                number = self.book.number(where) if max(around) <= EDGE else 0
+                self.book.put(where, value, array, self.pattern, number)
             else:
                 _fill(self.arenas[at], array, value, self.pattern)
-            self.book.put(where, value, array, self.pattern)
+                self.book.put(where, value, array, self.pattern)
 
     def disturbed(self, inputs: Mapping[str, Any], written: Iterable[str]) -> list[tuple[str, int]]:
         """(argument, bytes that changed) outside the elements that may change: guard zones, gaps and whole inputs.
@@ -327,6 +348,8 @@ def _layout(shape: tuple[int, ...], size: int, layout: str) -> tuple[tuple[int, 
     order = list(range(len(shape)))
     offset = 0
     match layout:
+        case "strided" if len(shape) == 1:  # a column of a matrix
+            size *= _PAD
         case "strided" if shape:
             pitch[-1] += gap
         case "sliced" if shape:
@@ -385,6 +408,7 @@ def place(
     book, poisons = Book() if book is None else book, Book() if poisons is None else poisons
     arenas: list[memoryview] = []
     slots: list[int] = []
+    numbers: dict[int, int] = {}
     views: dict[str, tuple[int, Descriptor]] = {}
     args = []
     for name, value in inputs.items():
@@ -410,6 +434,8 @@ def place(
             if not poisons.ready(worker.arena(slot)[1:], value, array, pattern, arena):
                 poisons.forget(worker.arena(slot)[1:])
                 _fill(arena, array, value, pattern)
+            if len(arena) >= _WORTH_A_HOME and value.size and not any(value.strides):
+                numbers[len(arenas)] = _number_of_poison(array, value[(0,) * value.ndim].tobytes(), pattern, len(arena))
         elif not book.holds(where := worker.arena(slot)[1:], value, array):
             _fill(arena, array, value, pattern)
             book.put(where, value, array, pattern)
@@ -427,17 +453,18 @@ def place(
         slots.append(first_slot + len(arenas))
         returned = worker.lend(slots[-1], room)
     lasting = {name: inputs[name] for name in views if name in given and name not in aliases}
-    return Placed(worker, tuple(slots), pattern, tuple(arenas), views, tuple(args), returned, lasting, book)
+    return Placed(worker, tuple(slots), pattern, tuple(arenas), views, tuple(args), returned, lasting, book, numbers)
 
 
 def _is_contiguous(array: Descriptor) -> bool:
     return array.strides == _layout(array.shape, dtype_at(array.dtype).itemsize, "contiguous")[0]
 
 
-def _ring(arena: memoryview, array: Descriptor, pattern: int) -> None:
-    """The pattern on both sides of contiguous elements."""
-    raw = np.frombuffer(arena, np.uint8)
-    raw[: array.offset] = raw[array.offset + _view(arena, array).nbytes :] = pattern
+def _ring(arena: memoryview, array: Descriptor, pattern: int) -> tuple[int, int]:
+    """The pattern on both sides of contiguous elements; bytes of each side."""
+    raw, end = np.frombuffer(arena, np.uint8), array.offset + _view(arena, array).nbytes
+    raw[: array.offset] = raw[end:] = pattern
+    return array.offset, len(raw) - end
 
 
 def _fill(arena: memoryview, array: Descriptor, value: Array | Written, pattern: int) -> None:
@@ -467,6 +494,12 @@ def _fill(arena: memoryview, array: Descriptor, value: Array | Written, pattern:
 def poisoned(array: Array | Written, which: int) -> Array:
     """What an output or a workspace holds before the call: NaN first, then something huge (integers: two patterns)."""
     return _poison_of(array.dtype, array.shape, which)
+
+
+@lru_cache(1 << 8)
+def _number_of_poison(array: Descriptor, element: bytes, pattern: int, length: int) -> int:
+    """The same for the same element throughout, laid out in the same way."""
+    return next(_NUMBERS)
 
 
 @lru_cache(1 << 8)

@@ -132,6 +132,7 @@ class Kernel:
         self._pdl, self._timed, self._fall = pdl, timed, fall
         self._slots = device.parameters(function)
         self._placements = Placements(device)
+        self.holding = self._placements.holding
         self._calls = 0
         self._graphs: dict[tuple[Launch, bytes], Any] = {}
         named = {s.parameter for s in said}

@@ -230,7 +230,7 @@ class Device:
         return address
 
     def upload(self, address: int, data: bytes | Bytes) -> None:
-        """Queues a copy to the device. The bytes are taken at once: they are in ordinary memory, not pinned."""
+        """Queues a copy to the device. The bytes are taken at once from ordinary memory, later from pinned memory."""
         _call(self._driver, "cuMemcpyHtoDAsync", address, data, len(data), self._stream)
 
     def copy(self, to: int, source: int, size: int) -> None:

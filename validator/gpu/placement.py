@@ -1,16 +1,20 @@
-"""Where the buffers of a launch lie on the device: whole arenas, arrays against an unmapped page, rows far apart."""
+"""Where the buffers of a launch lie on the device: whole arenas, arrays against an unmapped page, rows far apart.
+
+What is known to have lain in an arena before is not sent again, and the host's memory of large ones is pinned.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import mmap
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
 
-from validator.gpu.driver import Bytes, Device
+from validator.gpu.driver import Bytes, Device, DeviceError
 from validator.gpu.guarded import Guarded, guarded
 from validator.gpu.unchanged import Unchanged
 
@@ -25,6 +29,8 @@ Pieces = tuple[tuple[int, int], ...]
 """(start, bytes) of what must be mapped."""
 _LARGE = 1 << 20
 """Bytes from which an arena is compared where it lies; smaller ones are sooner brought than compared there."""
+_PINNED = 64
+"""Arenas of the host that stay pinned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +103,25 @@ class Placements:
         self._used: dict[Pieces, int] = {}
         self._given: dict[tuple[int, str, Pieces], Guarded] = {}
         self._unchanged = Unchanged(device)
+        self._pinned: dict[int, Bytes | None] = {}
+        """Host address → memory that the device reads and writes by itself; None: the driver refused it."""
+        self._holds: dict[int, tuple[int, int]] = {}
+        """Device address of what an arena held before the call → its number and bytes."""
+        self._numbers: Mapping[int, int] = {}
+        self._edge = 0
+
+    def holding(self, numbers: Mapping[int, int], edge: int) -> None:
+        """What lies in the next call's arenas, by their host addresses; 0: anything. Equal numbers: the same bytes,
+        `edge` of them at either end aside."""
+        self._numbers, self._edge = numbers, edge
 
     def begin(self) -> None:
         """Another call: every buffer of the last one may be used again."""
         self._used, self._given = {}, {}
+        while len(self._pinned) > _PINNED:
+            key = next(iter(self._pinned))
+            if self._pinned.pop(key) is not None:
+                self._device.call("cuMemHostUnregister", key // mmap.PAGESIZE * mmap.PAGESIZE)
 
     def whole(self, array: Any) -> Copy:
         """The arena as it is, guard zones and gaps too."""
@@ -109,9 +130,11 @@ class Placements:
         before = self._against_the_end(arena, "before", size) if size >= _LARGE else None
 
         def send() -> None:
-            self._device.upload(start, arena.memory)
-            if before is not None:
-                self._device.copy(before, start, _up(size, 16))
+            if before is None:
+                self._device.upload(start, arena.memory)
+            else:
+                self._fill(before, arena)
+                self._device.copy(start, before, _up(size, 16))
 
         def fetch() -> None:
             if before is None:
@@ -125,6 +148,34 @@ class Placements:
 
         steps = tuple(stride // array.itemsize for stride in array.strides)
         return Copy(start + arena.offset, send, fetch, steps)
+
+    def _fill(self, before: int, arena: Arena) -> None:
+        """Everything that lies in an arena, to a place of its own on the device: all but its ends from there, if it
+        has been there before."""
+        self._pin(arena)
+        number, size = self._numbers.get(arena.key, 0), len(arena.memory)
+        known = [at for at, held in self._holds.items() if number and held == (number, size)]
+        if not known:
+            self._device.upload(before, arena.memory)
+        else:
+            if before not in known:
+                self._device.copy(before, known[0], size)
+            for start in (0, size - self._edge):
+                self._device.upload(before + start, arena.memory[start : start + self._edge])
+        self._holds[before] = (number, size)
+
+    def _pin(self, arena: Arena) -> None:
+        """Pinned memory is copied several times as fast. Memory that only the gate can write cannot be pinned."""
+        if arena.key in self._pinned:
+            return
+        page = mmap.PAGESIZE
+        start = arena.key // page * page
+        try:
+            self._device.call("cuMemHostRegister", start, _up(arena.key + len(arena.memory) - start, page), 0)
+        except DeviceError:
+            self._pinned[arena.key] = None
+        else:
+            self._pinned[arena.key] = arena.memory  # nothing else may be mapped there as long as it is pinned
 
     def tight(self, array: Any) -> Copy:
         """The arena up to the array's end, which lies against a page that is not mapped. Nothing comes back from it.

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 
 __all__ = [
     "DTYPE_NAMES",
+    "EDGE",
     "GIVEN",
     "HEADER",
     "MAX_AXES",
@@ -42,6 +43,8 @@ SMALL = 1 << 16
 Buffer: TypeAlias = bytes | bytearray | memoryview
 ALIGNED = 64
 """Bytes that results in a room are aligned to."""
+EDGE = 4096
+"""Bytes at either end of an arena that its number (`Call.numbers`) says nothing about."""
 MAX_PARTS = 4096
 """Arguments, arenas or results in one frame."""
 
@@ -54,7 +57,7 @@ DTYPE_NAMES = (
 _KEEP, _ROOM = 1 << 31, 1 << 30
 """Flags beside the number of descriptors."""
 _COUNTS = struct.Struct("<II")
-_ARENA = struct.Struct("<IQQ")
+_ARENA = struct.Struct("<IQQQ")
 _LENGTH = struct.Struct("<Q")
 _ARRAY = struct.Struct(f"<BBBBIQ{MAX_AXES}q{MAX_AXES}q8s")
 
@@ -141,11 +144,15 @@ class Call:
     """The worker keeps this call's buffers for a later `RECALL`."""
     room: bool = False
     """The last arena is no argument's: what is returned goes there if it fits."""
+    numbers: tuple[int, ...] = ()
+    """For each arena, what lies there: arenas of one length and one number hold the same bytes, those at the edges
+    (`EDGE`) aside, in whatever calls they are sent. 0, and where nothing is said: anything."""
 
     def pack(self) -> list[Buffer]:
         flags = self.keep * _KEEP | self.room * _ROOM
         head = [_COUNTS.pack(len(self.arenas), len(self.args) | flags)]
-        head += [_ARENA.pack(*arena) for arena in self.arenas]
+        numbers = self.numbers or (0,) * len(self.arenas)
+        head += [_ARENA.pack(*arena, number) for arena, number in zip(self.arenas, numbers, strict=True)]
         head += [arg.pack() for arg in self.args]
         return [b"".join(head)]
 
@@ -154,7 +161,9 @@ class Call:
         arenas, args, at, flags = _unpack_parts(payload, _ARENA)
         if at != len(payload):
             raise ProtocolError(f"call of {len(payload)} bytes declares {at}")
-        return cls(tuple((slot, offset, length) for slot, offset, length in arenas), args, *_flagged(flags))
+        numbers = tuple(number for *_, number in arenas)
+        where = tuple((slot, offset, length) for slot, offset, length, _ in arenas)
+        return cls(where, args, *_flagged(flags), numbers if any(numbers) else ())
 
 
 @dataclass(frozen=True, slots=True)

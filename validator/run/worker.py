@@ -128,6 +128,8 @@ class Worker:
         self.function: Any = None
         self.absent: Any = None
         self.launches = False
+        self.holding: Any = None
+        """Where the adapter keeps copies elsewhere (on a device): its ear for which arenas hold what."""
         self.dtypes: list[Any] = []
         self.numpy: Any = None
 
@@ -203,6 +205,8 @@ class Worker:
         bound = [name for name in forbidden if self._put(name, _refused(name))]
         bound += [name for name in idle if self._put(name, _nothing)]
         self.function, self.launches = module.load(target, self.tree, options), launches
+        own = type(self.function).__module__ == module.__name__  # not what a callable happens to call so
+        self.holding = getattr(self.function, "holding", None) if own else None
         return ["\0".join(bound).encode()]
 
     @staticmethod
@@ -221,6 +225,9 @@ class Worker:
     def _call(self, frame: Any) -> list[Any]:
         call = self.channel.Call.unpack(frame.payload)
         views = [self.arenas.at(*arena) for arena in call.arenas]
+        if self.holding is not None:
+            numbers = call.numbers or (0,) * len(views)
+            self.holding(dict(zip(map(self._address, views), numbers, strict=True)), self.channel.EDGE)
         room = views.pop() if call.room else None
         args = [self._argument(array, views) for array in call.args]
         value = self.function(*args) if not self.launches else self._launch(args)
@@ -230,6 +237,9 @@ class Worker:
             while len(self.kept) > KEPT:
                 del self.kept[next(iter(self.kept))]
         return self._pack(views, room, returns)
+
+    def _address(self, view: memoryview) -> int:
+        return int(self.numpy.frombuffer(view, self.numpy.uint8).ctypes.data)
 
     def _launch(self, args: list[Any]) -> Any:
         """The last ten numbers of a call of a compiled kernel are its launch."""

@@ -14,7 +14,7 @@ def seeds() -> Iterator[bytes]:
     views = tuple(Array(1, (2, 3), (12, 4), arena, 0) for arena in range(2))
     array = Array(1, (2, 3), (12, 4), 0, 24)
     for parts in (
-        Call(((0, 0, 24), (1, 256, 24)), views, True, True).pack(),
+        Call(((0, 0, 24), (1, 256, 24)), views, True, True, (7, 0)).pack(),
         Result((array,), (bytes(24),)).pack(),
         Result((array, array), (bytes(24), bytes(24)), True).pack(),
         Result((Array(0, (), (), form=4),), (b"",)).pack(),

@@ -3,7 +3,8 @@
 On the CPU a tensor shares its memory with the array it stands for: strides, gaps, aliases and guard zones are the
 arena's own. On a GPU the whole arena is copied, guard zones and gaps too, into device memory that keeps its address
 as long as the arena keeps its own; after the call, when all streams are idle, every arena that has changed there is
-copied back. An arena that the callable may not write to cannot be written here either: then this process ends.
+copied back. An arena that the callable may not write to cannot be written here either: then this process ends. What the
+gate says has lain in an arena before (`holding`) comes from the device itself.
 
 Calls on a GPU differ in how they are made, in turn: on the stream that torch has by itself; on another one, on which
 the arguments' values come late, so that whoever launches elsewhere reads what is no value; and, where the callable can
@@ -12,11 +13,12 @@ be captured, as the replay of a graph, on other contents than it was captured wi
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import os
 import shutil
 from collections.abc import Callable, Mapping
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import ml_dtypes
@@ -106,6 +108,72 @@ Place = tuple[int, int]
 Signature = tuple[Any, ...]
 
 
+class _Contents:
+    """What arenas held, on the device, by the gate's numbers."""
+
+    def __init__(self) -> None:
+        self._held: dict[int, Any] = {}
+        self.used: set[int] = set()
+        """Numbers of the running call."""
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return sum(map(len, self._held.values()))
+
+    def of(self, number: int, host: Any, edge: int) -> Any:
+        """What lies in an arena: its ends alone come from there where the rest has been here before."""
+        held = self._held.pop(number, None) if number else None
+        if held is None or len(held) != len(host):
+            held = torch.empty(len(host), dtype=torch.uint8, device="cuda")
+            held.copy_(host)
+        else:
+            for part in (slice(None, edge), slice(-edge, None)):
+                held[part].copy_(host[part])
+        if number:
+            self._held[number] = held
+            self.used.add(number)
+        return held
+
+    def drop(self) -> int:
+        """The one that nobody has asked for the longest time, of those that the running call does not need; its bytes,
+        0 where there is none."""
+        oldest = next((number for number in self._held if number not in self.used), None)
+        return 0 if oldest is None else len(self._held.pop(oldest))
+
+
+class _Pinned:
+    """Memory that a device reads and writes by itself, at several times the speed, for as long as this lives.
+
+    Where the driver refuses (memory that only the gate can write, a limit), it is memory like any other.
+    """
+
+    def __init__(self, host: Any) -> None:
+        self._host = host  # nothing else may be mapped there before it is let go of
+        page = os.sysconf("SC_PAGESIZE")
+        self._start = host.data_ptr() // page * page
+        size = -(-(host.data_ptr() + len(host) - self._start) // page) * page
+        self._driver = _driver()
+        # Not through the runtime, which would hand a refusal to whatever is launched next.
+        self._refused = self._driver is None or self._driver.cuMemHostRegister_v2(self._start, ctypes.c_size_t(size), 0)
+
+    def __del__(self) -> None:
+        if self._refused == 0:
+            self._driver.cuMemHostUnregister(self._start)
+
+
+@cache
+def _driver() -> Any:
+    """CUDA's driver; None where there is none."""
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return None
+    driver.cuMemHostRegister_v2.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_uint)
+    driver.cuMemHostUnregister.argtypes = (ctypes.c_void_p,)
+    return driver
+
+
 class _Copy:
     """An arena and its copy on the device, as bytes."""
 
@@ -114,12 +182,14 @@ class _Copy:
         self.device = torch.empty(len(host), dtype=torch.uint8, device="cuda")
         self.written = False
         """By the last call that used it."""
+        self._pinned = _Pinned(host) if len(host) >= _LARGE else None
 
-    def send(self, host: Any) -> Any:
+    def send(self, host: Any, contents: _Contents, number: int = 0, edge: int = 0) -> Any:
         """The values; what they are compared with afterwards, on the device if there are many of them."""
         self.host = host
-        self.device.copy_(host)
-        return self.device.clone() if len(host) >= _LARGE else host
+        before = host if len(host) < _LARGE else contents.of(number, host, edge)
+        self.device.copy_(before)
+        return before
 
     def bring(self, before: Any) -> None:
         """Back into the arena, if anything is not as it was before."""
@@ -148,12 +218,21 @@ class _OnDevice:
     def __init__(self, function: Callable[..., Any], timed: bool) -> None:
         self._function, self._timed = function, timed
         self._copies: dict[Place, _Copy] = {}
+        self._contents = _Contents()
+        self._numbers: Mapping[int, int] = {}
+        self._edge = 0
         self._other = _CUDA.Stream()
         self._known: dict[Signature, _Known] = {}
         self._returned: list[tuple[Any, Any]] = []
         self.milliseconds: float | None = None
 
+    def holding(self, numbers: Mapping[int, int], edge: int) -> None:
+        """What lies in the next call's arenas, by their addresses; 0: anything. Equal numbers: the same bytes, `edge`
+        of them at either end aside."""
+        self._numbers, self._edge = numbers, edge
+
     def __call__(self, *args: Any) -> Any:
+        self._contents.used.clear()
         used: dict[Place, Any] = {_place(value): value.base for value in args if isinstance(value, np.ndarray)}
         before = {at: self._send(at, torch.from_numpy(np.frombuffer(base, np.uint8))) for at, base in used.items()}
         self._let_go(len(used))
@@ -225,7 +304,7 @@ class _OnDevice:
         """To the device; what it is compared with after the call."""
         copy = self._copies.pop(place, None) or _Copy(host)
         self._copies[place] = copy
-        return copy.send(host)
+        return copy.send(host, self._contents, self._numbers.get(place[0], 0), self._edge)
 
     @cached_property
     def _room(self) -> int:
@@ -234,19 +313,16 @@ class _OnDevice:
 
     def _let_go(self, used: int) -> None:
         """Of the oldest copies, those of the running call aside, what is more than there is room for."""
-        held = sum(len(copy.device) for copy in self._copies.values())
+        held = sum(len(copy.device) for copy in self._copies.values()) + self._contents.size
+        while held > self._room and (gone := self._contents.drop()):
+            held -= gone
         while len(self._copies) > used and (len(self._copies) > 4 * _KEPT or held > self._room):
             held -= len(self._copies.pop(next(iter(self._copies))).device)
             self._known.clear()  # graphs write to memory that is gone
 
     def _view(self, array: Any) -> Any:
         """The same elements in the device's copy of the arena."""
-        address, _ = place = _place(array)
-        element = _carrier(array.dtype)
-        size, copy = array.dtype.itemsize, self._copies[place].device
-        typed = copy[: len(copy) // size * size].view(element)
-        strides = [stride // size for stride in array.strides]
-        return typed.as_strided(array.shape, strides, (array.ctypes.data - address) // size)
+        return _within(self._copies[_place(array)].device, array)
 
     def _call(self, given: list[Any]) -> Any:
         return self._time(lambda: _called(self._function, given))
@@ -317,10 +393,16 @@ def _carrier(dtype: Any) -> Any:
 
 def _shared(array: Any) -> Any:
     """A tensor over the array's own memory."""
-    element = _carrier(array.dtype)
-    if array.dtype.name in _CARRIERS:
-        return torch.from_numpy(array.view(_CARRIERS[array.dtype.name][0])).view(element)
-    return torch.from_numpy(array)
+    return _within(torch.from_numpy(np.frombuffer(array.base, np.uint8)), array)
+
+
+def _within(arena: Any, array: Any) -> Any:
+    """The array's elements in a tensor of its arena's bytes: a view with an offset, as of a larger tensor."""
+    address, _ = _place(array)
+    size, element = array.dtype.itemsize, _carrier(array.dtype)
+    typed = arena[: len(arena) // size * size].view(element)
+    strides = [stride // size for stride in array.strides]
+    return typed.as_strided(array.shape, strides, (array.ctypes.data - address) // size)
 
 
 def _array(value: Any, device: str) -> Any:
