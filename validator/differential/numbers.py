@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -93,6 +94,9 @@ def in_chunks(*arrays: Array) -> Iterator[tuple[Array, ...]]:
     An array in which one element stands for all (zero strides) stays one.
     """
     flat = [flattened(array) for array in arrays]
+    if 0 < arrays[0].size <= CHUNK:
+        yield tuple(flat)
+        return
     for start in range(0, arrays[0].size, CHUNK):
         yield tuple(part[start : start + CHUNK] for part in flat)
 
@@ -222,31 +226,57 @@ def derived(*parts: object) -> int:
 
 def bell_of(raw: NDArray[np.uint64]) -> NDArray[np.float64]:
     """Mean 0, variance 1, within ±3.5, of random bits: the sum of their four 16-bit parts."""
-    total: NDArray[np.float64] = np.full(raw.shape, -131070.0)
-    for k in range(4):
-        total += (raw >> np.uint64(16 * k)) & np.uint64(0xFFFF)
+    parts = raw.view(np.uint16).reshape(*raw.shape, 4)
+    total: NDArray[np.float64] = parts[..., 0].astype(np.float64)
+    for k in range(1, 4):
+        total += parts[..., k]
+    total -= 131070.0
     total *= 1.7320508 / 65536.0
     return total
+
+
+_IDLE: list[np.random.Philox] = []
+"""Generators that nobody draws from any more."""
+_MANY = 64
+
+
+def _started(seed: int) -> Any:
+    """A generator's state before the first number of a seed."""
+    words = {"counter": np.zeros(4, np.uint64), "key": np.array([seed & _WORD, seed >> 64], np.uint64)}
+    left = {"buffer": np.zeros(4, np.uint64), "buffer_pos": 4, "has_uint32": 0, "uinteger": 0}
+    return {"bit_generator": "Philox", "state": words, **left}
+
+
+_WORD = (1 << 64) - 1
 
 
 class Source:
     """A counter-based stream of raw bits (Philox); every number is made from them with exact arithmetic."""
 
     def __init__(self, seed: int) -> None:
-        self._bits = np.random.Philox(key=seed)
+        try:
+            self._bits = _IDLE.pop()  # a new one takes longer than all that most are asked for
+        except IndexError:
+            self._bits = np.random.Philox(key=seed)
+        else:
+            self._bits.state = _started(seed)
+
+    def __del__(self) -> None:
+        if len(_IDLE) < _MANY:
+            _IDLE.append(self._bits)
 
     def raw(self, count: int) -> NDArray[np.uint64]:
         return np.asarray(self._bits.random_raw(count), dtype=np.uint64).reshape(count)
 
     def uniform(self, shape: Sequence[int]) -> NDArray[np.float64]:
         """In [0, 1), multiples of 2^-53."""
-        count = int(np.prod(shape, dtype=np.int64))
+        count = math.prod(shape)
         drawn: NDArray[np.float64] = (self.raw(count) >> np.uint64(11)).astype(np.float64)
         return (drawn * 2.0**-53).reshape(tuple(shape))
 
     def bell(self, shape: Sequence[int]) -> NDArray[np.float64]:
         """Mean 0, variance 1, within ±3.5: the sum of four 16-bit uniforms (no libm, so no platform differences)."""
-        total: NDArray[np.float64] = np.empty(int(np.prod(shape, dtype=np.int64)))
+        total: NDArray[np.float64] = np.empty(math.prod(shape))
         for start in range(0, len(total), CHUNK):
             part = total[start : start + CHUNK]
             part[...] = bell_of(self.raw(len(part)))
@@ -254,7 +284,7 @@ class Source:
 
     def below(self, limit: int, shape: Sequence[int]) -> NDArray[np.int64]:
         """Integers in [0, limit)."""
-        raw = self.raw(int(np.prod(shape, dtype=np.int64)))
+        raw = self.raw(math.prod(shape))
         return (raw % np.uint64(max(limit, 1))).astype(np.int64).reshape(tuple(shape))
 
     def order(self, count: int) -> NDArray[np.int64]:
