@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 import time
 from collections.abc import Mapping, Sequence
@@ -248,15 +249,15 @@ class Runner:
             more = tuple(value for _, value in case.configuration)
         return call.placed.calls(numbered(self.contract, case, turn.order), keep=turn.keep, more=more)
 
-    def call_on(self, case: Case, inputs: Inputs, most: int, seconds: float) -> None:
+    def call_on(self, case: Case, inputs: Inputs, most: int, seconds: float = math.inf) -> None:
         """Call with the same values so often, or for about so long, whatever comes of it. These calls are not counted:
         how many there are hangs on the machine."""
         call = self.laid(case, inputs, FIRST)
         call.placed.guard()
-        asked, made, end = self._made_of(call), 0, time.monotonic() + seconds
-        while made < most and time.monotonic() < end:
-            self.candidate.call_many(asked * _AT_A_TIME)
-            made += _AT_A_TIME
+        asked, end = self._made_of(call), time.monotonic() + seconds
+        while most > 0 and time.monotonic() < end:
+            self.candidate.call_many(asked * min(most, _AT_A_TIME))
+            most -= _AT_A_TIME
 
     def answered(self, call: _Call) -> None:
         """Wait until the candidate is done with it."""
