@@ -58,6 +58,9 @@ def dense(x, w, out):
 def beyond(x, w, out):
     right(x, w, out)
     torch.as_strided(out, (1,), (1,), out.storage_offset() + out.numel()).zero_()
+
+def at_the_start(x, w, out):
+    right(torch.as_strided(x, x.shape, x.stride(), x.storage_offset() // 64 * 64), w, out)
 """
 
 
@@ -253,7 +256,8 @@ def test_a_right_torch_candidate_is_right_in_every_layout_and_type(trees: Trees)
     [
         ("tail", "wrong-value", Case("scale", (("B", 2), ("D", 40)), 1)),
         ("dense", "depends-on-old-contents", Case("scale", (("B", 4), ("D", 8)), 1, layouts=(("x", "strided"),))),
-        ("beyond", "no-result", Case("scale", (("B", 2), ("D", 8)), 1)),
+        ("beyond", "guard-zone-written", Case("scale", (("B", 2), ("D", 8)), 1)),
+        ("at_the_start", "depends-on-old-contents", Case("scale", (("B", 2), ("D", 8)), 1, layouts=(("x", "offset"),))),
     ],
 )
 def test_a_wrong_torch_candidate_is_found(trees: Trees, function: str, kind: str, case: Case) -> None:

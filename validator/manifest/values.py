@@ -66,9 +66,10 @@ _DTYPE_ALIASES = {
 DTYPES: tuple[str, ...] = DType.__args__  # type: ignore[attr-defined]
 
 Layout = Literal["contiguous", "strided", "transposed", "sliced", "offset", "distant"]
-"""How an array may lie in memory: `strided` has gaps between rows, `transposed` swaps its last two axes in memory,
-`sliced` is the middle of a larger array, `offset` starts one element after an aligned address, `distant` has so much
-between two positions along its first axis that offsets leave 32 bits (on a GPU; elsewhere it is contiguous)."""
+"""How an array may lie in memory: `strided` has gaps between rows (a vector: between elements), `transposed` swaps its
+last two axes in memory, `sliced` is the middle of a larger array, `offset` starts one element after an aligned address,
+`distant` has so much between two positions along its first axis that offsets leave 32 bits (on a GPU; elsewhere it is
+contiguous)."""
 
 Callable_ = Annotated[str, BeforeValidator(lambda v: module_function(v) if isinstance(v, str) else v)]
 """`module:function`, importable from `import_root`."""
