@@ -13,6 +13,7 @@ xdist: nothing is shared or written.
 from __future__ import annotations
 
 import secrets
+import shlex
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -65,8 +66,8 @@ def _described(table: dict[str, Any], where: str) -> KernelContract:
 class Differential:
     """What the fixture hands to a test: call it with a candidate."""
 
-    def __init__(self, table: dict[str, Any], root: Path, seed: int) -> None:
-        self._table, self._root, self.seed = table, root, seed
+    def __init__(self, table: dict[str, Any], root: Path, seed: int, node: str) -> None:
+        self._table, self._root, self.seed, self._node = table, root, seed, node
 
     def __call__(
         self,
@@ -96,7 +97,8 @@ class Differential:
         ((_, result, stage),) = ran
         (obligation,) = stage.obligations
         if result is None or obligation.status is not Status.PROVEN:
-            pytest.fail(f"{run_text(ran, obligation.status.value)}\n--validator-seed {self.seed}", pytrace=False)
+            again = f"pytest {shlex.quote(self._node)} --validator-seed {self.seed}"
+            pytest.fail(run_text(ran, obligation.status.value, again=again), pytrace=False)
         return result
 
 
@@ -130,4 +132,4 @@ def differential(request: pytest.FixtureRequest) -> Differential:
     if seed is None:
         steady = settings.default is not None and settings.default.derandomize
         seed = zlib.crc32(request.node.nodeid.encode()) if steady else secrets.randbits(32)
-    return Differential(marker.args[0], request.config.rootpath, seed)
+    return Differential(marker.args[0], request.config.rootpath, seed, request.node.nodeid)

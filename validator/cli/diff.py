@@ -11,6 +11,7 @@ import click
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from validator.change.git import Repository
     from validator.differential.cases import Case
     from validator.differential.processes import Trees
     from validator.differential.results import CaseResult
@@ -195,7 +196,7 @@ def _asked(specs: list[str], glob: str) -> list[KernelContract]:
                 raise click.UsageError(f"{path}: kernel {contract.match!r} is described in another manifest too")
     chosen = [c for c in found.values() if fnmatch.fnmatchcase(c.match, glob)]
     if not chosen:
-        raise click.UsageError(f"{', '.join(specs)}: no kernel of the name {glob!r}; there are {[*found]}")
+        raise click.UsageError(f"{', '.join(specs)}: no kernel of the name {glob!r}; there are {', '.join(found)}")
     return chosen
 
 
@@ -206,6 +207,8 @@ def _contracts(path: str, glob: str) -> list[KernelContract]:
 
     contracts, _ = load_contract(_read(path), path)
     chosen = [c for c in contracts if fnmatch.fnmatchcase(c.match, glob)]
+    if not contracts:
+        raise click.UsageError(f"{path}: describes no kernel: it has no [[kernels]] table")
     if not chosen:
         known = ", ".join(c.match for c in contracts)
         raise click.UsageError(f"{path}: no kernel of the name {glob!r}; there are {known}")
@@ -234,6 +237,18 @@ def _working(jobs: int | None) -> Iterator[Work]:
         yield Here(processes)
 
 
+def _repository(head: Path, tree: str, base: str) -> Repository:
+    """That of the candidates' folder, which a revision is looked up in."""
+    from validator.change.git import Repository
+    from validator.errors import ValidatorError
+
+    try:
+        return Repository(head)
+    except ValidatorError:
+        told = f"no such folder, and no revision either: {tree} lies in no git repository"
+        raise click.UsageError(f"--base {base}: {told}") from None
+
+
 @contextmanager
 def _trees(tree: str, base: str | None) -> Iterator[Trees]:
     """The two folders callables are imported from; a revision is written out of git objects first."""
@@ -247,10 +262,9 @@ def _trees(tree: str, base: str | None) -> Iterator[Trees]:
     if base is None or Path(base).is_dir():
         yield Trees(head, Path(base).absolute() if base else head)
         return
-    from validator.change.git import Repository
     from validator.run.tree import write_tree
 
     with tempfile.TemporaryDirectory() as folder:
-        repository = Repository(head)
+        repository = _repository(head, tree, base)
         write_tree(repository.tree(repository.resolve(base)), Path(folder))
         yield Trees(head, Path(folder))

@@ -33,6 +33,7 @@ from validator.scale.covering import cover
 __all__ = [
     "CASE_SCHEMA",
     "FILLED",
+    "LARGEST",
     "MOST",
     "PLANS",
     "Case",
@@ -330,10 +331,22 @@ def cases(contract: KernelContract, seed: int, count: int) -> list[Case]:
         choice = case.configuration or choices[index % len(choices)]
         origin = case.origin + _from_generator(contract, case)
         case = replace(case, plan=plan, seed=derived(seed, contract.match, index), configuration=choice, origin=origin)
+        if not _is_made(contract, space, case):
+            continue
         case = with_padding_told(contract, case)
         if case.padding or case.input_class != "I7" or case.variants:
             out.setdefault(case.id, case)
     return list(out.values())
+
+
+_PLAINLY = 1 << 24
+"""Elements of the largest argument at which no case is too large."""
+
+
+def _is_made(contract: KernelContract, space: Space, case: Case) -> bool:
+    """Whether its arguments are not too large; what a manifest asks for by name is told where it is."""
+    small = space.elements(dict(case.dims)) * len(contract.values) <= _PLAINLY
+    return small or case.input_class == "production" or size_of(contract, case) <= LARGEST
 
 
 def _from_generator(contract: KernelContract, case: Case) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -110,6 +111,8 @@ def run_cases(
         else:
             _take_up(finished, runner, others, tolerance)
         result.results.append(finished.result)
+        if told := _takes_others(runner, finished.result) if len(result.results) == 1 else "":
+            raise DifferentialError(told)
         if is_news(finished.result, result):
             keep(finished.result, None)
             if finished.shrunk is None:
@@ -144,8 +147,22 @@ def _is_not_there(target: str, error: str) -> bool:
     """Whether there is no such module or function, or none outside of tests: nothing of it was seen, right or wrong."""
     module, _, function = target.partition(":")
     parents = [module[:at] for at, char in enumerate(module) if char == "."]
-    missing = [f"ModuleNotFoundError: No module named {name!r}" for name in (module, *parents)]
+    missing = [
+        f"TypeError: {target} is no function",
+        *(f"ModuleNotFoundError: No module named {name!r}" for name in (module, *parents)),
+    ]
     return error.startswith((*missing, *_OF_TESTS, f"AttributeError: module {module!r} has no attribute {function!r}"))
+
+
+def _takes_others(runner: Runner, first: CaseResult) -> str:
+    """Why the candidate cannot be called as the contract says: it takes other arguments. Empty where it can."""
+    contract, target = runner.contract, runner.candidate.target
+    own = rf"TypeError: (\w+\.)*{re.escape(target.rpartition(':')[2])}\(\) (takes|missing) .*positional argument"
+    said = next((f.message for f in first.faults if f.kind is FaultKind.WORKER and re.search(own, f.message)), "")
+    if not said or runner.chosen.compiled:
+        return ""
+    passed = [*(n for n in contract.values if n not in contract.returns), *contract.configurations]
+    return f"{said}; the contract passes {len(passed)} arguments: {', '.join(passed)}"
 
 
 class _Others:
@@ -353,6 +370,8 @@ def _by_contents(
 def shrink(runner: Runner, failed: CaseResult) -> CaseResult:
     """The smallest case, by a fixed order of simplifications, that still shows one of the same kinds of fault."""
     best = _smallest(runner, failed)
+    if best is not failed:
+        best = replace(best, case=replace(best.case, origin=f"made smaller from: {failed.case.origin}"))
     if best is failed or not any(f.kind in _OF_VALUE for f in best.faults):
         return best
     runner.candidate.close()  # what only earlier calls bring about is no case of its own

@@ -35,10 +35,15 @@ class _Rule:
     """Its place among the others."""
 
 
-def pattern(results: Sequence[CaseResult], tiles: Mapping[str, Sequence[int]]) -> str:
-    """In words: `fails in 12 of 12 cases with B >= 5, in 0 of 40 others`; empty where there is no such rule."""
-    judged = [r for r in results if r.status in ("failed", "passed")]
-    failed = _bits([r.status == "failed" for r in judged])
+def pattern(
+    results: Sequence[CaseResult], tiles: Mapping[str, Sequence[int]], of: str = "failed", told: str = "fails"
+) -> str:
+    """In words: `fails in 12 of 12 cases with B >= 5, in 0 of 40 others`; empty where there is no such rule.
+
+    `of`: the status that is told apart from `passed`; `told`: what such a case does.
+    """
+    judged = [r for r in results if r.status in (of, "passed")]
+    failed = _bits([r.status == of for r in judged])
     if min(failed.bit_count(), len(judged) - failed.bit_count()) < _LEAST:
         return ""
     cases = [r.case for r in judged]
@@ -56,7 +61,7 @@ def pattern(results: Sequence[CaseResult], tiles: Mapping[str, Sequence[int]]) -
     if best is None or best.cases.bit_count() > len(judged) - _LEAST:
         return ""
     inside = best.cases.bit_count()
-    return f"fails in {count} of {inside} cases with {best.words}, in 0 of {len(judged) - inside} others"
+    return f"{told} in {count} of {inside} cases with {best.words}, in 0 of {len(judged) - inside} others"
 
 
 def _bits(holds: Sequence[bool]) -> int:

@@ -160,6 +160,7 @@ class Reference:
         """
         for placed, poison, reply in self._asked(worker, several, case, which):
             results = self._results(worker, placed, reply)
+            self._refuse_returned(worker, reply, results, poison)
             yield results, {n: v for n, v in poison.items() if n in results}
 
     def _asked(
@@ -195,6 +196,18 @@ class Reference:
                 of_this = replies[end - len(some) : end]
                 reply = next((r for r in of_this if r.result is None), of_this[-1])
                 yield placed, poison, reply
+
+    def _refuse_returned(self, worker: Worker, reply: Reply, results: Outputs, poison: Outputs) -> None:
+        """It returns what the contract says that it fills."""
+        returned = [] if self.stock.returns or reply.result is None else reply.result.returns
+        if any(not array.arena and array.form != 4 for array in returned):
+            left = [n for n, before in poison.items() if n in results and _untouched((results[n], before)).all()]
+            if left and len(left) == len(results):
+                told = ", ".join(f'"{name}"' for name in left)
+                raise ReferenceFailed(
+                    f"{worker.target} returns its result and leaves {' and '.join(left)} as it was: say "
+                    f"`returns = [{told}]`, or let it fill what it is given"
+                )
 
     def _results(self, worker: Worker, placed: Placed, reply: Reply) -> Outputs:
         """A trusted function's outputs where they lie; what it returns is taken as it is."""

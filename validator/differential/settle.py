@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from validator.differential.cases import MOST, Case
+from validator.differential.cases import LARGEST, MOST, Case, size_of
 from validator.differential.constructed import left_out
 from validator.differential.coverage import coverage, from_generator, not_covered
 from validator.differential.details import kernel_details
@@ -15,6 +15,7 @@ from validator.differential.faults import Fault
 from validator.differential.pattern import pattern
 from validator.differential.results import WHERE, CaseResult, KernelResult, replay_command
 from validator.differential.rules import BY_FAULT, blind_tolerance, tolerance_too_wide
+from validator.differential.shapes import Space
 from validator.differential.tolerances import in_words
 from validator.manifest.contract import KernelContract
 from validator.manifest.parallel import left_whole
@@ -87,6 +88,7 @@ def settle(
             *left_whole(contract),
             *_left_out(outside),
             *_beyond(contract, result),
+            *_too_large(contract),
             *_unenforced(result),
             *(() if result.wide else (f"{contract.reference} refuses float64: it was its own exact result",)),
         ),
@@ -160,6 +162,8 @@ def _status(
     if unusable:
         first = unusable[0]
         shown = "" if first.unusable.startswith("not run here") else f" (the first: {first.case.words()})"
+        shared = pattern(result.results, contract.tiles, "unusable", "none can be")
+        shown += f"; {shared}" if shared else ""
         return Status.UNPROVEN, f"{len(unusable)} cases cannot be judged: {first.unusable}{shown}"
     if result.missing:
         return Status.UNPROVEN, f"{len(result.missing)} cases have no result"
@@ -182,6 +186,17 @@ def _left_out(outside: Sequence[Case]) -> Iterator[str]:
 def _beyond(contract: KernelContract, result: KernelResult) -> Iterator[str]:
     if len(result.planned) > MOST // 5 and (count := left_out(contract)):
         yield f"{count} cases that the contract's sizes, types and layouts would make are more than are run of a kernel"
+
+
+def _too_large(contract: KernelContract) -> Iterator[str]:
+    """Sizes that are allowed and so large that no case has them."""
+    space = Space(contract)
+    typical = space.complete({}) or {}
+    for name, values in space.values.items():
+        many = space.elements({**typical, name: values[-1]}) > LARGEST >> 6
+        dims = space.complete({name: values[-1]}) if many else None
+        if dims is not None and size_of(contract, Case(contract.match, tuple(dims.items()), 0)) > LARGEST:
+            yield f"sizes at which arguments take more than {LARGEST >> 30} GiB ({name} = {values[-1]} for one)"
 
 
 def _unenforced(result: KernelResult) -> Iterator[str]:

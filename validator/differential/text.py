@@ -26,15 +26,23 @@ def run_text(
     kernels: Sequence[tuple[KernelContract, KernelResult | None, StageResult]],
     verdict: str,
     where: str = WHERE,
+    again: str = "",
 ) -> str:
-    """The whole report. `where`: the options of `validator replay` that find what was run here."""
+    """The whole report.
+
+    Args:
+        where: the options of `validator replay` that find what was run here.
+        again: the command that runs all of it again, where no single case can be replayed.
+    """
     lines = [verdict.upper(), ""]
     for contract, result, stage in kernels:
-        lines += _kernel(contract, result, stage, where)
+        lines += _kernel(contract, result, stage, where, again)
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _kernel(contract: KernelContract, result: KernelResult | None, stage: StageResult, where: str) -> Iterator[str]:
+def _kernel(
+    contract: KernelContract, result: KernelResult | None, stage: StageResult, where: str, again: str
+) -> Iterator[str]:
     (obligation,) = stage.obligations
     yield f"{visible(contract.match)}: {obligation.status.value}" + (
         f", {visible(obligation.reason)}" if obligation.reason else ""
@@ -53,7 +61,7 @@ def _kernel(contract: KernelContract, result: KernelResult | None, stage: StageR
         shown = list(result.shrunk.values()) or result.of("failed")[:1]
         for failed in shown[:_SHOWN]:
             yield ""
-            yield from _failure(failed, where)
+            yield from _failure(failed, again or replay_command(failed.case, where))
     for finding in stage.findings:
         if finding.severity.value in ("warning", "unproven"):
             yield f"  {finding.rule}: {visible(finding.message)}"
@@ -62,7 +70,7 @@ def _kernel(contract: KernelContract, result: KernelResult | None, stage: StageR
     yield ""
 
 
-def _failure(result: CaseResult, where: str = WHERE) -> Iterator[str]:
+def _failure(result: CaseResult, again: str) -> Iterator[str]:
     """Input in words, expected, got, where, how to replay: what fits on a screen, but for the command to be copied."""
     yield from _told("  input   ", result.words(), 320)
     for fault in result.faults[:_SHOWN]:
@@ -75,7 +83,7 @@ def _failure(result: CaseResult, where: str = WHERE) -> Iterator[str]:
         yield f"  and {len(result.faults) - _SHOWN} more"
     if any(fault.kind in (FaultKind.HIDDEN, FaultKind.REPEAT) for fault in result.faults):
         yield "  (hangs on earlier calls, or on chance: a replay of this case alone may pass)"
-    yield f"  replay  {visible(replay_command(result.case, where))}"
+    yield f"  replay  {visible(again)}"
 
 
 def _told(label: str, text: str, most: int) -> list[str]:
@@ -89,7 +97,7 @@ def replay_text(result: CaseResult) -> str:
     """One case, replayed."""
     lines = [f"{result.status}: case {result.case.id}"]
     if result.faults:
-        lines += _failure(result)
+        lines += _failure(result, replay_command(result.case))
     else:
         lines += _told("  input   ", result.words(), 320)
         if result.unusable:

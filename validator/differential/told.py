@@ -36,6 +36,8 @@ def fault_of(wrong: Wrong, name: str, got: Array) -> Fault:
     elif expected == found:  # they differ further behind
         expected, found = f"{due:.17g}", f"{have:.17g}"
     message = f"{place}: expected {expected}, got {found}; {where(bad)}"
+    if np.isnan(due) and np.isnan(wrong.due).all():
+        message += "; the reference gives NaN throughout"
     return Fault(wrong.kind, name, message, {"bad elements": int(bad.sum()), "of": int(bad.size), **wrong.figures})
 
 

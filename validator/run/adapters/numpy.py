@@ -13,4 +13,6 @@ def load(target: str, tree: str, options: Mapping[str, str]) -> Callable[..., An
     """The function of `module:function`; `tree` is on the import path already. Raises whatever its import raises."""
     module, _, name = target.partition(":")
     function: Callable[..., Any] = getattr(importlib.import_module(module), name)
+    if not callable(function):
+        raise TypeError(f"{target} is no function")
     return function

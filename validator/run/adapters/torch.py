@@ -72,6 +72,8 @@ def load(target: str, tree: str, options: Mapping[str, str]) -> Callable[..., An
     )  # torch.compile names its cache after the user, and no file says who that is
     module, _, name = target.partition(":")
     function = getattr(importlib.import_module(module), name)
+    if not callable(function):
+        raise TypeError(f"{target} is no function")
     if device == "cuda" and _compiler_of(function) == "triton" and not any(map(shutil.which, _HOST_COMPILERS)):
         raise NotRunHere("triton compiles a kernel when it is called, and needs a C compiler for that (gcc or clang)")
     return _OnDevice(function, options.get("timed") == "yes") if device == "cuda" else _OnCpu(function)

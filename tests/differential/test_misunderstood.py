@@ -1,0 +1,96 @@
+"""Where a contract and its callables do not fit together: said as what it is, and not as a fault of the kernel."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from validator.differential.cases import cases
+from validator.differential.processes import Trees
+from validator.differential.session import Ran, run_contracts
+from validator.differential.text import run_text
+from validator.manifest.contract import KernelContract
+from validator.verdict.model import Status
+
+SOURCE = """
+import numpy as np
+
+FACTOR = 2
+
+def double(x, out):
+    out[...] = x + x
+
+def doubled(x, out):
+    return x + x
+
+def scaled(x, factor, out):
+    out[...] = x * factor
+
+def helper(x):
+    pass
+
+def wrong_inside(x, out):
+    helper(x, out)
+
+def short_rows_only(x, out):
+    if x.shape[1] > 6:
+        raise NotImplementedError("more than six")
+    out[...] = x + x
+
+def no_number(x, out):
+    out[...] = np.nan
+"""
+KERNEL: dict[str, Any] = {
+    "match": "k",
+    "reference": "ops:double",
+    "candidate": "ops:double",
+    "dims": ["B in {1, 3}", "D in {1, 5, 6, 40, 41, 42, 64}"],
+    "args": [
+        {"name": "x", "role": "activation", "dtype": "float32", "shape": ["B", "D"]},
+        {"name": "out", "role": "output", "dtype": "float32", "shape": ["B", "D"]},
+    ],
+}
+
+
+def _ran(folder: Path, **changes: Any) -> list[Ran]:
+    (folder / "ops.py").write_text(SOURCE)
+    return run_contracts([KernelContract.model_validate({**KERNEL, **changes})], Trees(folder, folder), 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "status", "told"),
+    [
+        ({"candidate": "ops:FACTOR"}, Status.UNPROVEN, "ops:FACTOR is no function"),
+        ({"candidate": "ops:scaled"}, Status.UNPROVEN, "the contract passes 2 arguments: x, out"),
+        ({"candidate": "ops:wrong_inside"}, Status.REFUTED, "cases fail"),
+        ({"reference": "ops:doubled"}, Status.UNPROVEN, 'leaves out as it was: say `returns = ["out"]`'),
+        ({"reference": "ops:short_rows_only"}, Status.UNPROVEN, "with D >= 40, in 0 of"),
+    ],
+)
+def test_what_does_not_fit_is_named(changes: dict[str, Any], status: Status, told: str, tmp_path: Path) -> None:
+    ((_, _, stage),) = _ran(tmp_path, **changes)
+    (obligation,) = stage.obligations
+    assert obligation.status is status
+    assert told in obligation.reason
+
+
+def test_a_reference_that_gives_no_number_is_mentioned(tmp_path: Path) -> None:
+    ran = _ran(tmp_path, reference="ops:no_number")
+    text = " ".join(run_text(ran, "fail").split())
+    assert "the reference gives NaN throughout" in text
+    assert "made smaller from: " in " ".join(step for finding in ran[0][2].findings for step in finding.steps)
+
+
+def test_sizes_that_nobody_makes_are_not_covered_and_no_reason_against_the_kernel(tmp_path: Path) -> None:
+    dims = ["B in {1}", "D in 1..10000000000"]
+    (tmp_path / "ops.py").write_text(SOURCE)
+    contract = KernelContract.model_validate({**KERNEL, "dims": dims})
+    assert max(dict(case.dims)["D"] for case in cases(contract, 1, 0)) < 1 << 30
+    asked = KernelContract.model_validate({**KERNEL, "dims": dims, "production": [{"B": 1, "D": 10**10}]})
+    assert dict(cases(asked, 1, 0)[0].dims)["D"] == 10**10
+    few = KernelContract.model_validate({**KERNEL, "dims": ["B in {1}", "D in {1, 10000000000}"]})
+    ((_, _, stage),) = run_contracts([few], Trees(tmp_path, tmp_path), 1, 0)
+    assert stage.obligations[0].status is Status.PROVEN
+    assert any("more than 2 GiB (D = 10000000000 for one)" in text for text in stage.evidence[0].not_covered)
