@@ -12,7 +12,14 @@ import pytest
 
 import validator.run.adapters as adapters
 
-torch = pytest.importorskip("torch")
+torch: Any = None
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _torch() -> None:
+    """Imported by the process that runs these tests, not by every one that collects them: it takes seconds."""
+    global torch
+    torch = pytest.importorskip("torch")
 
 
 @pytest.fixture
