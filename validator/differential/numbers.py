@@ -270,9 +270,7 @@ class Source:
 
     def uniform(self, shape: Sequence[int]) -> NDArray[np.float64]:
         """In [0, 1), multiples of 2^-53."""
-        count = math.prod(shape)
-        drawn: NDArray[np.float64] = (self.raw(count) >> np.uint64(11)).astype(np.float64)
-        return (drawn * 2.0**-53).reshape(tuple(shape))
+        return self._made(shape, lambda raw: (raw >> np.uint64(11)).astype(np.float64) * 2.0**-53)
 
     def bell(self, shape: Sequence[int]) -> NDArray[np.float64]:
         """Mean 0, variance 1, within ±3.5: the sum of four 16-bit uniforms (no libm, so no platform differences)."""
@@ -284,8 +282,19 @@ class Source:
 
     def below(self, limit: int, shape: Sequence[int]) -> NDArray[np.int64]:
         """Integers in [0, limit)."""
-        raw = self.raw(math.prod(shape))
-        return (raw % np.uint64(max(limit, 1))).astype(np.int64).reshape(tuple(shape))
+        most = np.uint64(max(limit, 1))
+        return self._made(shape, lambda raw: (raw % most).astype(np.int64))
+
+    def _made(self, shape: Sequence[int], of: Callable[[NDArray[np.uint64]], Array]) -> Array:
+        """What each 64 bits become; many of them a chunk at a time."""
+        count = math.prod(shape)
+        found = of(self.raw(min(count, CHUNK)))
+        if count > CHUNK:
+            first, found = found, np.empty(count, found.dtype)
+            found[:CHUNK] = first
+            for (part,) in in_chunks(found[CHUNK:]):
+                part[...] = of(self.raw(len(part)))
+        return found.reshape(tuple(shape))
 
     def order(self, count: int) -> NDArray[np.int64]:
         """A permutation."""

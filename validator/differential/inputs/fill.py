@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from validator.differential.numbers import Array, Source, in_chunks, is_float, largest
+from validator.differential.numbers import CHUNK, Array, Source, in_chunks, is_float, largest
 from validator.manifest.contract import Role, Values
 
 __all__ = ["Fill", "Room", "as_segments", "drawn_segments", "filled", "in_domain", "within"]
@@ -152,6 +152,17 @@ def filled(fill: Fill, source: Source) -> Array:
 
 def in_domain(fill: Fill, data: NDArray[Any]) -> Array:
     """The values moved to the nearest ones that the contract allows, in the argument's type."""
+    d, given = fill.values.domain, np.asarray(data)
+    if d.probability or d.sorted or given.size <= CHUNK:
+        return _moved(fill, given)
+    found = np.empty(given.shape, fill.dtype)
+    for into, part in in_chunks(found, given):
+        into[...] = _moved(fill, part)
+    return found
+
+
+def _moved(fill: Fill, data: NDArray[Any]) -> Array:
+    """The same, all at once."""
     d = fill.values.domain
     low, high = fill.bounds
     wide = np.asarray(data, dtype=np.float64 if fill.floating else np.int64)
