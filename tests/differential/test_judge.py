@@ -60,6 +60,19 @@ def test_a_small_wrong_row_cannot_hide_behind_large_ones() -> None:
     np.testing.assert_allclose(bad, exact, atol=8e-2)
 
 
+@pytest.mark.parametrize("shape", [(8,), (8, 1), (1, 8)])
+def test_one_column_is_judged_as_a_vector_is(shape: tuple[int, ...]) -> None:
+    """What the trusted result happens to be off by at one element is no measure of what others may be off by there."""
+    exact, yard = np.ones(shape), np.full(shape, 1e-6)
+    yard.reshape(-1)[3] = 1e-9
+    want = {"out": Expected(exact, exact.astype(np.float32), yard, np.zeros(shape, bool))}
+    off, far = exact.astype(np.float32), exact.astype(np.float32)
+    off.reshape(-1)[3] += 2e-6
+    far.reshape(-1)[3] += 3e-5
+    assert judge(contract(), want, {"out": off}) == []
+    assert judge(contract(), want, {"out": far})
+
+
 def test_a_gain_is_seen_although_the_cosine_is_one() -> None:
     assert faults((X * 1.001).astype(np.float32), expected(X, noise=6e-8))
 

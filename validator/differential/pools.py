@@ -47,8 +47,7 @@ def pooled(tolerance: Tolerance, want: Expected, got: Array, finite: Bools) -> P
     if whole > tolerance.rms_ratio * _widened(yard):
         bad |= _beyond(tolerance.max_ratio, error, yard)
         worst = whole
-    row = np.sqrt(_energy(yard, (yard.ndim - 1,)) / max(yard.shape[-1], 1))[..., None] if yard.ndim else yard
-    by_rows = np.maximum(row, yard, out=spilled(yard.shape, yard.dtype))
+    by_rows = np.maximum(_of_rows(yard), yard, out=spilled(yard.shape, yard.dtype))
     for axes, along in _slices(got.ndim):
         # A slice of so few elements is judged as single elements are: by what its rows allow.
         few = got.size < _POOLED * math.prod(got.shape[a] for a in along)
@@ -67,6 +66,15 @@ def pooled(tolerance: Tolerance, want: Expected, got: Array, finite: Bools) -> P
         if wrong.any():
             worst = max(worst, float((off[wrong] / np.maximum(allowed[wrong], np.finfo(float).tiny)).max()))
     return Pooled(bad, worst, whole)
+
+
+def _of_rows(yard: F64) -> F64:
+    """RMS of each row, along the last axis with more than one position: what one trusted result happens to be off by at
+    a single element says little."""
+    if not yard.ndim:
+        return yard
+    axis = max((a for a, size in enumerate(yard.shape) if size > 1), default=yard.ndim - 1)
+    return np.asarray(np.expand_dims(np.sqrt(_energy(yard, (axis,)) / max(yard.shape[axis], 1)), axis))
 
 
 def _beyond(limit: float, error: F64, yard: F64) -> Bools:
