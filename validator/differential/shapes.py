@@ -58,7 +58,7 @@ class Space:
         self._constraints = contract.constraints
         self._tiles = contract.tiles
         self._production = [{name: shape[name] for name in sorted(shape)} for shape in contract.production]
-        self._shapes = [v.shape for _, v in contract.values.values() if v.shape is not None]
+        self._shapes = tuple(dict.fromkeys(v.shape for _, v in contract.values.values() if v.shape is not None))
         memberships = [c for c in self._constraints if isinstance(c, Membership)]
         self.names = tuple(dict.fromkeys(c.name for c in memberships))
         self.values = {name: self._possible(name) for name in self.names}

@@ -14,6 +14,7 @@ import operator
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import cast
 
 __all__ = ["Constraint", "Expression", "Membership", "parse_constraint", "parse_expression"]
@@ -97,8 +98,14 @@ class Constraint:
 
 def parse_expression(text: str | int) -> Expression:
     """An integer expression. Raises `ValueError` that says what is not understood."""
-    tree = _parse(str(text))
-    return Expression(str(text), tree, _check(tree))
+    return _expression(str(text))
+
+
+@lru_cache(maxsize=1024)
+def _expression(text: str) -> Expression:
+    """Read once: the search for sizes asks for the same few hundred thousand times."""
+    tree = _parse(text)
+    return Expression(text, tree, _check(tree))
 
 
 def parse_constraint(text: str) -> Constraint | Membership:
