@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 
 import ml_dtypes
@@ -9,9 +10,10 @@ import numpy as np
 import pytest
 
 from validator.differential import numbers, spill
-from validator.differential.cases import Case
+from validator.differential.cases import Case, fill_of
 from validator.differential.engine import run_case
-from validator.differential.numbers import beside, each_part, poured, same_bytes
+from validator.differential.inputs import LIMITS, VARIANTS
+from validator.differential.numbers import Source, beside, each_part, poured, same_bytes
 from validator.differential.processes import Trees, runner_for
 from validator.manifest.contract import KernelContract
 from validator.run.sandbox import Limits
@@ -87,3 +89,28 @@ def test_a_case_of_some_megabytes_is_judged_as_a_small_one(tmp_path: Path, candi
         result = run_case(runner, Case("k", (("B", 700), ("D", 700)), 1, "same-buffer")).result
     assert not result.unusable
     assert [told in fault.message for fault in result.faults] == [True] * bool(told)
+
+
+BF16 = KernelContract.model_validate(
+    {
+        "match": "k",
+        "dims": ["B in 1..2048", "D in 1..2048"],
+        "args": [
+            {"name": "x", "role": "activation", "dtype": "bfloat16", "shape": ["B", "D"]},
+            {"name": "out", "role": "output", "dtype": "bfloat16", "shape": ["B", "D"]},
+        ],
+    }
+)
+WIDE = fill_of(BF16, Case("k", (("B", 1024), ("D", 512)), 1), "x")
+
+
+@pytest.mark.parametrize("name", [n for n, v in VARIANTS.items() if v.applies(WIDE) and n != LIMITS])
+def test_filling_an_argument_takes_less_than_three_times_its_case(name: str) -> None:
+    """Of which half is the argument: in float64 it is four times as large. `limits` has ordinary values beside them."""
+    tracemalloc.start()
+    try:
+        made = VARIANTS[name].make(WIDE, Source(1))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 3 * 2 * made.nbytes + (1 << 20)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from validator.differential.inputs.fill import Fill, filled, in_domain
 from validator.differential.inputs.variant import Make, Variant
-from validator.differential.numbers import Array, Source, eps_of, largest, smallest
+from validator.differential.numbers import Array, Source, eps_of, in_chunks, largest, smallest
 
 __all__ = ["FLOATS", "HUGE", "LIMITS", "OUTWEIGHED"]
 
@@ -43,6 +44,19 @@ def _wide(fill: Fill, source: Source) -> NDArray[np.float64]:
     return filled(fill, source).astype(np.float64)
 
 
+def _by_parts(fill: Fill, of: Callable[..., Array], *arrays: Array) -> Array:
+    """What each element becomes of those at its place, moved into the domain; nothing as large as float64 is made."""
+    found = np.empty(fill.shape, fill.dtype)
+    for into, *parts in in_chunks(found, *arrays):
+        into[...] = in_domain(fill, of(*parts))
+    return found
+
+
+def _choice(fill: Fill, source: Source, count: int) -> NDArray[np.int8]:
+    """One of a few for each element."""
+    return source.below(count, fill.shape).astype(np.int8)
+
+
 def _span(fill: Fill) -> tuple[float, float]:
     """The ends that "large" means: the domain's where it has them."""
     low, high = fill.bounds
@@ -52,26 +66,32 @@ def _span(fill: Fill) -> tuple[float, float]:
 
 def _large(fill: Fill, source: Source) -> Array:
     low, high = _span(fill)
-    data = np.where(source.below(2, fill.shape) == 0, low, high) * (0.75 + 0.25 * source.uniform(fill.shape))
-    return in_domain(fill, data)
+    side, share = _choice(fill, source, 2), source.uniform(fill.shape)
+    return _by_parts(fill, lambda at, u: np.where(at == 0, low, high) * (0.75 + 0.25 * u), side, share)
 
 
 def _huge(fill: Fill, source: Source) -> Array:
     low, high = fill.bounds
     end = min(_HUGE, largest(fill.dtype) / 8)
-    data = np.where(source.below(2, fill.shape) == 0, max(low, -end), min(high, end))
-    return in_domain(fill, data * (0.25 + 0.75 * source.uniform(fill.shape)))
+    low, high = max(low, -end), min(high, end)
+    side, share = _choice(fill, source, 2), source.uniform(fill.shape)
+    return _by_parts(fill, lambda at, u: np.where(at == 0, low, high) * (0.25 + 0.75 * u), side, share)
 
 
 def _limits(fill: Fill, source: Source) -> Array:
     """Up to the largest finite value, both signs, and plain ones among them; in every other row all as low as that."""
-    plain, top = _wide(fill, source), largest(fill.dtype)
-    far = np.where(source.below(2, fill.shape) == 0, -top, top) * (1 - source.uniform(fill.shape) / 8)
-    at = source.below(4, fill.shape)
-    mixed = np.where(at == 0, plain, np.where(at == 1, np.copysign(top, far), far))
+    plain, top = filled(fill, source), largest(fill.dtype)
+    side, share, kind = _choice(fill, source, 2), source.uniform(fill.shape), _choice(fill, source, 4)
     first = source.below(2, ())
     rows = np.indices(fill.shape[:-1]).sum(axis=0)[..., None] if fill.shape else first
-    return in_domain(fill, np.where((rows + first) % 2 == 0, -np.abs(far), mixed))
+    low = np.broadcast_to((rows + first) % 2 == 0, fill.shape)
+
+    def made(plain: Array, side: Array, share: Array, kind: Array, low: Array) -> Array:
+        far = np.where(side == 0, -top, top) * (1 - share / 8)
+        mixed = np.where(kind == 0, plain.astype(np.float64), np.where(kind == 1, np.copysign(top, far), far))
+        return np.where(low, -np.abs(far), mixed)
+
+    return _by_parts(fill, made, plain, side, share, kind, low)
 
 
 def _unbounded(fill: Fill) -> bool:
@@ -90,20 +110,21 @@ def _peaked(fill: Fill, source: Source) -> Array:
 def _tied(fill: Fill, source: Source) -> Array:
     low, high = _span(fill)
     few = np.asarray([v for v in (0.0, 1.0, -1.0, 0.5) if low <= v <= high] or [low, high])
-    return in_domain(fill, few[source.below(len(few), fill.shape)])
+    return _by_parts(fill, few.take, _choice(fill, source, len(few)))
 
 
 def _constant_rows(fill: Fill, source: Source) -> Array:
-    data = _wide(fill, source)
-    return in_domain(fill, np.broadcast_to(data[..., :1], data.shape))
+    first = filled(fill, source)[..., :1].astype(np.float64)
+    return np.array(np.broadcast_to(in_domain(fill, first), fill.shape))
 
 
 def _nearly_tied(fill: Fill, source: Source) -> Array:
     """A few values, each up to three steps of its type above itself: a key that drops low bits takes them for equal."""
     low, high = _span(fill)
     few = np.asarray([v for v in (1.0, -1.0, 0.5, 2.0) if low <= v <= high] or [low])
-    steps = 1.0 + eps_of(fill.dtype) * source.below(4, fill.shape)
-    return in_domain(fill, few[source.below(len(few), fill.shape)] * steps)
+    steps, at = _choice(fill, source, 4), _choice(fill, source, len(few))
+    eps = eps_of(fill.dtype)
+    return _by_parts(fill, lambda at, n: few[at] * (1.0 + eps * n.astype(np.float64)), at, steps)
 
 
 def _tiny(fill: Fill, source: Source) -> Array:
@@ -111,7 +132,7 @@ def _tiny(fill: Fill, source: Source) -> Array:
     data = _wide(fill, source)
     if data.size:
         block = np.arange(data.shape[-1]) // 4
-        data = data * np.where(block % 2 == 0, 2.0**-20, 1.0)
+        data *= np.where(block % 2 == 0, 2.0**-20, 1.0)
         data[..., :1] = smallest(fill.dtype) * (1 + source.below(7, data[..., :1].shape))
     return in_domain(fill, data)
 
@@ -121,7 +142,8 @@ def _rows(fill: Fill, source: Source) -> Array:
     data = _wide(fill, source)
     rows = data.reshape(-1, data.shape[-1]) if data.size else data.reshape(0, 1)
     scale = np.ldexp(1.0, -((np.arange(len(rows)) * 7) % 22))
-    return in_domain(fill, (rows * scale[:, None]).reshape(fill.shape))
+    rows *= scale[:, None]
+    return in_domain(fill, data)
 
 
 def _one_hot(axis: int) -> Make:
@@ -130,7 +152,7 @@ def _one_hot(axis: int) -> Make:
         if data.size:
             at = int(source.below(fill.shape[axis], (1,))[0])
             index = (slice(None),) * (axis % data.ndim) + (at,)
-            data[index] = _wide(fill, source)[index]
+            data[index] = filled(fill, source)[index]
         return in_domain(fill, data)
 
     return make
@@ -140,7 +162,7 @@ def _last_only(fill: Fill, source: Source) -> Array:
     """All weight on the last position of the last axis: where a tail gets lost."""
     data = np.zeros(fill.shape)
     if data.size:
-        data[..., -1] = _wide(fill, source)[..., -1]
+        data[..., -1] = filled(fill, source)[..., -1]
     return in_domain(fill, data)
 
 
@@ -149,7 +171,7 @@ def _cancelling(fill: Fill, source: Source) -> Array:
     data = _wide(fill, source)
     if data.ndim and data.shape[-1] > 1:
         half = data.shape[-1] // 2
-        data[..., half : 2 * half] = -data[..., :half] * (1 + 2.0**-12)
+        np.multiply(data[..., :half], -(1 + 2.0**-12), out=data[..., half : 2 * half])
     return in_domain(fill, data)
 
 
@@ -161,8 +183,12 @@ def _opposed(fill: Fill, source: Source) -> Array:
     data = _wide(fill, source)
     half = (data.shape[-1] - 1) // 2
     top = min(_LARGE_TERMS, *(abs(end) for end in fill.bounds))
-    data[..., :half] = top * (0.5 + np.abs(data[..., :half]) / 8)
-    data[..., half : 2 * half] = -data[..., :half]
+    first = data[..., :half]
+    np.abs(first, out=first)
+    first /= 8
+    first += 0.5
+    first *= top
+    np.negative(first, out=data[..., half : 2 * half])
     return in_domain(fill, data)
 
 
@@ -176,7 +202,7 @@ def _alike(axis: int) -> Make:
     def make(fill: Fill, source: Source) -> Array:
         data = np.moveaxis(_wide(fill, source), axis, -1)
         half = (data.shape[-1] - 1) // 2
-        data[..., :half] = np.abs(data[..., :half])
+        np.abs(data[..., :half], out=data[..., :half])
         data[..., half : 2 * half] = data[..., :half]
         return in_domain(fill, np.moveaxis(data, -1, axis))
 
@@ -197,13 +223,14 @@ _SWALLOWS = 32
 
 
 def _one_among(fill: Fill, source: Source) -> Array:
-    places = sum(np.ogrid[tuple(slice(size) for size in fill.shape)]) + source.below(_SWALLOWS, ())
-    return in_domain(fill, np.where(places % _SWALLOWS == 0, _swallowing(fill), 1.0))
+    axes = [(axis % _SWALLOWS).astype(np.int16) for axis in np.ogrid[tuple(slice(size) for size in fill.shape)]]
+    places = sum(axes, source.below(_SWALLOWS, ()).astype(np.int16))
+    return _by_parts(fill, lambda at: np.where(at % _SWALLOWS == 0, _swallowing(fill), 1.0), places)
 
 
 def _halfway(fill: Fill, source: Source) -> Array:
     """Odd halves: no scale whose inverse is a whole number makes one of them out of another."""
-    return in_domain(fill, source.below(16, fill.shape) - 7.5)
+    return _by_parts(fill, lambda at: at - 7.5, _choice(fill, source, 16))
 
 
 def _far_places(fill: Fill) -> list[float]:
@@ -219,13 +246,19 @@ def _far(fill: Fill, source: Source) -> Array:
     """
     places = np.asarray(_far_places(fill))
     place = places[source.below(len(places), (*fill.shape[:-1], 1))]
-    return in_domain(fill, place * (1 + eps_of(fill.dtype) ** (1 / 3) * source.bell(fill.shape)))
+    data = source.bell(fill.shape)
+    data *= eps_of(fill.dtype) ** (1 / 3)
+    data += 1
+    data *= place
+    return in_domain(fill, data)
 
 
 def _signed_zero(fill: Fill, source: Source) -> Array:
     """Zeros of both signs, and ordinary values between them."""
-    at = source.below(3, fill.shape)
-    return np.where(at == 0, -0.0, np.where(at == 1, 0.0, _wide(fill, source))).astype(fill.dtype)
+    at, data = _choice(fill, source, 3), filled(fill, source)
+    data[at == 1] = 0.0
+    data[at == 0] = -0.0
+    return data
 
 
 def _narrow(fill: Fill) -> bool:
@@ -236,10 +269,10 @@ FLOATS: tuple[Variant, ...] = (
     Variant("zeros", "I9", "is all zero", lambda f: _free(f) and _has(f, 0.0),
             lambda f, s: np.zeros(f.shape, f.dtype)),
     Variant("integers", "exact", "holds small whole numbers", lambda f: _free(f) and _has(f, 3) and _has(f, -3),
-            lambda f, s: in_domain(f, s.below(7, f.shape) - 3)),
+            lambda f, s: _by_parts(f, lambda at: at - 3, _choice(f, s, 7))),
     Variant("large", "I10", "is large in magnitude", _free, _large),
     Variant("low", "I10", "is large and negative throughout", lambda f: _free(f) and _span(f)[0] < 0,
-            lambda f, s: in_domain(f, _span(f)[0] * (0.9 + 0.1 * s.uniform(f.shape)))),
+            lambda f, s: _by_parts(f, lambda u: _span(f)[0] * (0.9 + 0.1 * u), s.uniform(f.shape))),
     Variant(HUGE, "I10", "is very large in magnitude", _unbounded, _huge),
     Variant("peaked", "I10", "has one large value a row", lambda f: _free(f) and _axes(f), _peaked),
     Variant("tied", "I8", "holds a few values many times", _free, _tied),
