@@ -33,7 +33,7 @@ _OTHER = 1000
 """Slots of calls that must not share an address with the first ones."""
 _LATER = 16
 """Later calls, at most, after which an earlier result is looked at again: results may lie in a ring of buffers."""
-_MANY, _SECONDS = 2000, 0.6
+_MANY, _SECONDS = 2000, 0.4
 """Calls, and how long they may take, after which results are looked at again."""
 _HIDDEN = 8
 """Failures that a new process did not show, after which no process is started for others."""
