@@ -164,7 +164,7 @@ def test_the_short_way_of_right_results_judges_as_the_long_way_does(
     """Errors on both sides of every limit, NaN, infinities, values at the end of the type, elements left free."""
     rng = np.random.default_rng(5)
     short = 0
-    for _ in range(300):
+    for _ in range(150):
         exact = rng.standard_normal((5, 9)) * 10.0 ** rng.uniform(-6, 5)
         if rng.random() < 0.4:
             exact[rng.integers(5), rng.integers(9)] = rng.choice([np.nan, np.inf, -np.inf, 1e39, 65519.0, 447.0])
@@ -182,7 +182,7 @@ def test_the_short_way_of_right_results_judges_as_the_long_way_does(
         with monkeypatch.context() as patched:
             patched.setattr(judge_module, "plainly_right", lambda *_: False)
             assert judge(contract(), {"out": want}, {"out": got}) == quick
-    assert 20 < short < 280
+    assert 20 < short < 130
 
 
 def test_a_spread_takes_one_result_after_the_other() -> None:
