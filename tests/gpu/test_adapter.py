@@ -163,13 +163,13 @@ def test_what_is_written_beside_an_array_comes_back():
     assert bytes(out.base)[252:256] == b"oops"
 
 
+def unchanged(device: Memory) -> Any:
+    return lambda address, other, size: device.at(address, size) == device.at(other, size)
+
+
 @pytest.mark.parametrize("large", [False, True])
 def test_only_what_changed_is_written_back(monkeypatch: pytest.MonkeyPatch, large: bool):
     """An input may lie where nobody can write, here or in the worker."""
-
-    def unchanged(device: Memory) -> Any:
-        return lambda address, other, size: device.at(address, size) == device.at(other, size)
-
     monkeypatch.setattr(placement, "Unchanged", unchanged)
     monkeypatch.setattr(placement, "_LARGE", 512 if large else 1 << 20)
     device = Memory(doubling(), TWO)
@@ -191,8 +191,7 @@ def address(array: Any) -> int:
 @pytest.fixture
 def large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every arena is one that is compared on the device."""
-    same = lambda device: lambda a, b, size: device.at(a, size) == device.at(b, size)  # noqa: E731
-    monkeypatch.setattr(placement, "Unchanged", same)
+    monkeypatch.setattr(placement, "Unchanged", unchanged)
     monkeypatch.setattr(placement, "_LARGE", 512)
 
 
