@@ -55,16 +55,15 @@ def constructed_cases(contract: KernelContract, space: Space) -> Iterator[Case]:
     for shape, of in itertools.zip_longest(contract.production, contract.production_of, fillvalue=None):
         ordered = {name: (shape or {})[name] for name in space.names}
         yield case(ordered, f"production shape, {of}" if of else "production shape", "production")
-    typical = space.complete({}) or {}
+    typical, beyond = space.complete({}) or {}, space.beyond_a_tile()
     yield case(typical, "ordinary values", "plain")
     for choice in configurations_of(contract)[: CONFIGURATIONS if contract.configurations else 0]:
         told = ", ".join(f"{name} = {value}" for name, value in choice)
-        for dims in contract.production[:1] or (typical,):
+        for dims in contract.production[:1] or (beyond,):  # what tiles and splits do shows where there are several
             yield case(dims, f"configured with {told}", "I18", configuration=choice)
     for edge in space.edges():
         yield case(edge.dims, edge.reason, edge.input_class)
     # Small sizes, no two the same, and some that go beyond a tile, in turn: each of them hides what the other shows.
-    beyond = space.beyond_a_tile()
     unlike = space.unlike()
     sizes = itertools.cycle([unlike, beyond])
     vectors = (
