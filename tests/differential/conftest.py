@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.known_references import KnownReferences
 from tests.support.warm_workers import WarmWorkers
 from validator.differential.engine import run_kernel
 from validator.differential.processes import Trees, runner_for
@@ -122,8 +123,14 @@ def contract_for() -> Callable[[Planted], KernelContract]:
     return lambda candidate: contract_of(candidate.kernel, candidate.target, candidate.essential)
 
 
+@pytest.fixture(scope="session")
+def references() -> KnownReferences:
+    """What the references of the fixtures gave: dozens of candidates are compared with each."""
+    return KnownReferences()
+
+
 @pytest.fixture
-def engine() -> Callable[..., KernelResult]:
+def engine(references: KnownReferences) -> Callable[..., KernelResult]:
     """Run the engine on a candidate of the fixtures."""
 
     def run(candidate: Planted, *, seed: int = SEED, count: int = 24) -> KernelResult:
@@ -133,7 +140,7 @@ def engine() -> Callable[..., KernelResult]:
         def found(result: CaseResult) -> bool:
             return candidate.found in {BY_FAULT[fault.kind].id for fault in result.faults}
 
-        with runner_for(contract, TREES, LIMITS) as runner:
+        with references.used(), runner_for(contract, TREES, LIMITS) as runner:
             return run_kernel(runner, seed, count, enough=found)
 
     return run
