@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import json
 import os
-import select
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
@@ -56,9 +55,11 @@ class _Worker:
         return status
 
     def _ended(self, timeout: float | None) -> int | None:
-        if self._status is None and select.select([self._told], [], [], timeout)[0]:
-            self._status = int(self._told.recv(16))
-            self._told.close()
+        if self._status is None:
+            self._told.settimeout(timeout)
+            with suppress(BlockingIOError, TimeoutError):
+                self._status = int(self._told.recv(16))
+                self._told.close()
         return self._status
 
 

@@ -56,6 +56,7 @@ class Space:
 
     def __init__(self, contract: KernelContract) -> None:
         self._constraints = contract.constraints
+        self._bound = [(c, c.names) for c in contract.constraints]
         self._tiles = contract.tiles
         self._production = [{name: shape[name] for name in sorted(shape)} for shape in contract.production]
         self._shapes = tuple(dict.fromkeys(v.shape for _, v in contract.values.values() if v.shape is not None))
@@ -93,7 +94,7 @@ class Space:
                     continue
                 dims[name] = value
                 known = dims.keys()
-                if all(c.holds(dims) for c in self._constraints if c.names <= known):
+                if all(c.holds(dims) for c, names in self._bound if names <= known):
                     found = search(at + 1, dims)
                     if found is not None:
                         return found
