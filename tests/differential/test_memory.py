@@ -114,3 +114,23 @@ def test_filling_an_argument_takes_less_than_three_times_its_case(name: str) -> 
     finally:
         tracemalloc.stop()
     assert peak < 3 * 2 * made.nbytes + (1 << 20)
+
+
+@pytest.mark.parametrize("name", ["zeros", "huge", "limits", "hot-first"])
+def test_a_case_filled_on_purpose_takes_less_than_three_times_its_arguments(name: str, tmp_path: Path) -> None:
+    """Beside the shared buffers, which take one and a half: what is judged nowhere, and what controls equal, too."""
+    (tmp_path / "ops.py").write_text("def stock(x, out):\n    out[...] = x * 3\n")
+    sizes = {"dtype": "float32", "shape": ["B", "D"]}
+    args = [{"name": "x", "role": "activation", **sizes}, {"name": "out", "role": "output", **sizes}]
+    named = {"match": "k", "candidate": "ops:stock", "reference": "ops:stock"}
+    contract = KernelContract.model_validate({**named, "dims": ["B in 1..1024", "D in 1..1024"], "args": args})
+    with runner_for(contract, Trees(tmp_path, tmp_path), Limits(wall=30)) as runner:
+        tracemalloc.start()
+        try:
+            done = run_case(runner, Case("k", (("B", 1024), ("D", 1024)), 1, variants=(("x", name),)))
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert not done.result.unusable
+    assert not done.result.faults
+    assert peak < 1.5 * 2 * (4 << 20) + (1 << 20)

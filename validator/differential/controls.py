@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,22 +47,24 @@ class Controlled:
 
 def controls(runner: Runner, inputs: Inputs, expected: Mapping[str, Expected], other: Outputs | None) -> Controlled:
     """Judge every control of every output. `other`: right results of another case with the same sizes."""
-    refused, passed, same = [], [], []
-    right = {name: want.native for name, want in expected.items()}
+    told: dict[str, list[str]] = {"refused": [], "passed": [], "same": []}
     for name, want in expected.items():
         for control in _wrong(want.native, inputs, (other or {}).get(name)):
-            told = f"{control.name} of {name}"
-            if _plainly(runner, want, control):
-                refused.append(told)
-                continue
-            whole = control.part(0, want.native.size).reshape(want.native.shape)
-            if _equal(whole, want):
-                same.append(told)
-            elif runner.accepted(inputs, expected, {**right, name: whole}):
-                passed.append(told)
-            else:
-                refused.append(told)
-    return Controlled(tuple(refused), tuple(passed), tuple(same))
+            told[_judged(runner, inputs, expected, name, control)].append(f"{control.name} of {name}")
+    return Controlled(*(tuple(told[kind]) for kind in ("refused", "passed", "same")))
+
+
+def _judged(
+    runner: Runner, inputs: Inputs, expected: Mapping[str, Expected], name: str, control: _Control
+) -> Literal["refused", "passed", "same"]:
+    want = expected[name]
+    if _plainly(runner, want, control):
+        return "refused"
+    whole = control.part(0, want.native.size).reshape(want.native.shape)
+    if _equal(whole, want):
+        return "same"
+    right = {n: e.native for n, e in expected.items()}
+    return "passed" if runner.accepted(inputs, expected, {**right, name: whole}) else "refused"
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +126,8 @@ def _wrong(right: Array, inputs: Inputs, other: Array | None) -> Iterator[_Contr
     mean, at, largest = _looked_at(right)
     flat, last = right.reshape(-1), right.shape[-1] if right.ndim else 1
     yield _Control("zeros", lambda start, stop: np.zeros(stop - start, right.dtype))
-    yield _Control("mean", lambda start, stop: np.full(stop - start, mean).astype(right.dtype))
+    middle = np.asarray(mean).astype(right.dtype)
+    yield _Control("mean", lambda start, stop: np.full(stop - start, middle))
     for value in inputs.values():
         if isinstance(value, np.ndarray) and value.shape == right.shape and value.dtype == right.dtype:
             yield _Control("input", partial(_stretch, flattened(value)))

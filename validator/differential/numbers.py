@@ -280,10 +280,10 @@ class Source:
             part[...] = bell_of(self.raw(len(part)))
         return total.reshape(tuple(shape))
 
-    def below(self, limit: int, shape: Sequence[int]) -> NDArray[np.int64]:
+    def below(self, limit: int, shape: Sequence[int], dtype: type[np.signedinteger[Any]] = np.int64) -> Array:
         """Integers in [0, limit)."""
         most = np.uint64(max(limit, 1))
-        return self._made(shape, lambda raw: (raw % most).astype(np.int64))
+        return self._made(shape, lambda raw: (raw % most).astype(dtype))
 
     def _made(self, shape: Sequence[int], of: Callable[[NDArray[np.uint64]], Array]) -> Array:
         """What each 64 bits become; many of them a chunk at a time."""

@@ -6,12 +6,16 @@ held to what lies below the least normal one: many builds flush it to zero (`ftz
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
 from validator.differential.cases import FILLED, Case, Inputs
 from validator.differential.inputs import HUGE, LIMITS
-from validator.differential.numbers import Array, bits_of, in_chunks, is_float, largest
+from validator.differential.numbers import CHUNK, Array, bits_of, in_chunks, is_float, largest, marked
+from validator.differential.spill import room
 from validator.manifest.contract import KernelContract
 
 __all__ = ["LEAST_NORMAL", "flushed", "only_moves", "overflown", "reaches_the_limits"]
@@ -38,24 +42,65 @@ def overflown(
     """True where nothing is said; one element where that is nowhere. `moves`: see `only_moves`."""
     variants = {variant for _, variant in case.variants}
     if reaches_the_limits(contract, case):
-        return _made(exact, native, _given(contract, inputs)) if moves else np.ones(native.shape, bool)
+        if not moves or not is_float(native.dtype):
+            return np.ones(native.shape, bool)
+        return marked(_is_made, exact, native, _among(native, _given(contract, inputs, native.dtype)))
     if HUGE in variants or (_is_narrow(contract) and "large" in variants):
-        return _near_the_end(exact, native)
+        if not is_float(native.dtype):  # every choice: exponentials of all but the greatest are zero, and tie
+            return np.ones(native.shape, bool)
+        return marked(partial(_is_near_the_end, largest(native.dtype) / _ROOM), exact, native)
     return np.zeros((), bool)
 
 
-def _given(contract: KernelContract, inputs: Inputs) -> list[Array]:
-    """Arrays that results may be elements of."""
+def _is_made(exact: Array, native: Array, among: Array) -> Array:
+    """Elements that are none of the inputs': what is only moved, or chosen, is exact however large it is. What is not
+    finite came of an overflow before."""
+    return np.asarray(~(among & (native.astype(np.float64) == exact)) | (exact == 0) | ~np.isfinite(exact))
+
+
+def _is_near_the_end(top: float, exact: Array, native: Array) -> Array:
+    return np.asarray(~((np.abs(native.astype(np.float64)) <= top) & (np.abs(exact) <= top)))
+
+
+def _given(contract: KernelContract, inputs: Inputs, dtype: np.dtype[Any]) -> list[Array]:
+    """Arrays of a type that results may be elements of."""
     given = (inputs.get(name) for name, (role, _) in contract.values.items() if role not in FILLED)
-    return [array for array in given if isinstance(array, np.ndarray)]
+    return [array for array in given if isinstance(array, np.ndarray) and array.dtype == dtype]
 
 
 def only_moves(contract: KernelContract, inputs: Inputs, native: Array) -> bool:
     """Whether every element of a result is one of the inputs', or zero: asked of ordinary inputs, because a softmax or
     a gelu of huge ones gives one of its inputs too, and has computed it."""
-    same = [bits_of(array).reshape(-1) for array in _given(contract, inputs) if array.dtype == native.dtype]
-    taken = np.isin(bits_of(native), np.unique(np.concatenate(same))) if same else np.zeros(native.shape, bool)
-    return is_float(native.dtype) and bool(np.all(taken | (native.astype(np.float64) == 0)))
+    if not is_float(native.dtype):
+        return False
+    given = _given(contract, inputs, native.dtype)
+    flat = native.reshape(-1)
+    few = flat[: CHUNK if native.size > CHUNK else None]  # what computes shows it at once
+    return all(
+        bool(np.all(among | (part.astype(np.float64) == 0)))
+        for some in ((few, flat) if few.size < flat.size else (flat,))
+        for part, among in in_chunks(some, _among(some, given))
+    )
+
+
+def _among(values: Array, given: list[Array]) -> NDArray[np.bool_]:
+    """Whether each value is, bit for bit, an element of an array of its type."""
+    bits = bits_of(values)
+    if bits.dtype.itemsize <= 2:
+        table = np.zeros(1 << 8 * bits.dtype.itemsize, bool)
+        for array in given:
+            table[bits_of(array)] = True
+        return marked(table.take, bits)
+    known = room((sum(array.size for array in given),), bits.dtype)
+    np.concatenate([bits_of(array).reshape(-1) for array in given] or [known], out=known)
+    known.sort()
+    return marked(partial(_is_among, known), bits)
+
+
+def _is_among(known: Array, bits: Array) -> Array:
+    if not known.size:
+        return np.zeros(bits.shape, bool)
+    return np.asarray(known[np.minimum(np.searchsorted(known, bits), known.size - 1)] == bits)
 
 
 _FLUSHED = ("float32", "bfloat16")
@@ -75,25 +120,5 @@ def flushed(contract: KernelContract, inputs: Inputs, exact: Array, native: Arra
         found &= part != 0
     if not small.any():
         return np.zeros((), bool)
-    same = [bits_of(array).reshape(-1) for array in _given(contract, inputs) if array.dtype == native.dtype]
-    if same:
-        small[small] = ~np.isin(bits_of(native[small]), np.unique(np.concatenate(same)))
+    small[small] = ~_among(native[small], _given(contract, inputs, native.dtype))
     return small
-
-
-def _near_the_end(exact: Array, native: Array) -> NDArray[np.bool_]:
-    """Also every choice: exponentials of all but the greatest are zero, and tie."""
-    if not is_float(native.dtype):
-        return np.ones(native.shape, bool)
-    top = largest(native.dtype) / _ROOM
-    return ~((np.abs(native.astype(np.float64)) <= top) & (np.abs(exact) <= top))
-
-
-def _made(exact: Array, native: Array, given: list[Array]) -> NDArray[np.bool_]:
-    """Elements that are none of the inputs': what is only moved, or chosen, is exact however large it is. What is not
-    finite came of an overflow before."""
-    same = [bits_of(array).reshape(-1) for array in given if array.dtype == native.dtype]
-    if not is_float(native.dtype) or not same:
-        return np.ones(native.shape, bool)
-    taken = np.isin(bits_of(native), np.unique(np.concatenate(same))) & (native.astype(np.float64) == exact)
-    return np.asarray(~taken | (exact == 0) | ~np.isfinite(exact))

@@ -15,7 +15,7 @@ import numpy as np
 
 from validator.differential.numbers import Array, bits_of, each_part
 
-__all__ = ["kept", "spilled"]
+__all__ = ["kept", "room", "spilled"]
 
 _LARGE = 1 << 21
 """Bytes from which an array lies on disk."""
@@ -28,16 +28,24 @@ def spilled(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     return np.zeros(shape, dtype) if memory is None else np.frombuffer(memory, dtype).reshape(shape)
 
 
-def kept(array: Array) -> Array:
-    """The same elements, for as long as they are needed; a large array lies where one before it lay, if it can."""
-    memory = _had(array.nbytes) or _mapped(array.nbytes) if array.nbytes >= _LARGE else None
+def room(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    """Of any contents; a large array lies where one before it lay, if it can."""
+    size = math.prod(shape) * dtype.itemsize
+    memory = _had(size) or _mapped(size) if size >= _LARGE else None
     if memory is None:
-        return array.copy()
-    flat = np.frombuffer(memory, array.dtype)
+        return np.empty(shape, dtype)
+    flat = np.frombuffer(memory, dtype)
     weakref.finalize(flat, _spare, memory).atexit = False  # views of it keep it alive
-    copy = flat.reshape(array.shape)
+    return flat.reshape(shape)
+
+
+def kept(array: Array) -> Array:
+    """The same elements, for as long as they are needed."""
+    if array.nbytes < _LARGE:
+        return array.copy()
+    copy = room(array.shape, array.dtype)
     if array.flags.c_contiguous:
-        there, here = bits_of(flat), bits_of(array).reshape(-1)
+        there, here = bits_of(copy).reshape(-1), bits_of(array).reshape(-1)
         each_part(lambda part: np.copyto(there[part], here[part]), len(there), there.itemsize)
     else:
         copy[...] = array

@@ -155,7 +155,7 @@ def in_domain(fill: Fill, data: NDArray[Any]) -> Array:
     d, given = fill.values.domain, np.asarray(data)
     if d.probability or d.sorted or given.size <= CHUNK:
         return _moved(fill, given)
-    found = np.empty(given.shape, fill.dtype)
+    found = fill.room(given.shape, fill.dtype)
     for into, part in in_chunks(found, given):
         into[...] = _moved(fill, part)
     return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from validator.differential.inputs.fill import Fill, filled, in_domain
 from validator.differential.inputs.variant import Make, Variant
 from validator.differential.numbers import Array, Source, eps_of, in_chunks, largest, smallest
+from validator.differential.spill import room, spilled
 
 __all__ = ["FLOATS", "HUGE", "LIMITS", "OUTWEIGHED"]
 
@@ -40,13 +42,24 @@ def _axes(fill: Fill) -> bool:
     return len(fill.shape) >= 1
 
 
+def _ordinary(fill: Fill, source: Source) -> Array:
+    """Values of which others are made; on disk where they are many."""
+    return filled(replace(fill, room=room), source)
+
+
 def _wide(fill: Fill, source: Source) -> NDArray[np.float64]:
-    return filled(fill, source).astype(np.float64)
+    data = room(fill.shape, np.dtype(np.float64))
+    data[...] = _ordinary(fill, source)
+    return data
+
+
+def _zeros(fill: Fill) -> NDArray[np.float64]:
+    return spilled(fill.shape, np.dtype(np.float64))
 
 
 def _by_parts(fill: Fill, of: Callable[..., Array], *arrays: Array) -> Array:
     """What each element becomes of those at its place, moved into the domain; nothing as large as float64 is made."""
-    found = np.empty(fill.shape, fill.dtype)
+    found = fill.room(fill.shape, fill.dtype)
     for into, *parts in in_chunks(found, *arrays):
         into[...] = in_domain(fill, of(*parts))
     return found
@@ -54,7 +67,7 @@ def _by_parts(fill: Fill, of: Callable[..., Array], *arrays: Array) -> Array:
 
 def _choice(fill: Fill, source: Source, count: int) -> NDArray[np.int8]:
     """One of a few for each element."""
-    return source.below(count, fill.shape).astype(np.int8)
+    return source.below(count, fill.shape, np.int8)
 
 
 def _span(fill: Fill) -> tuple[float, float]:
@@ -80,7 +93,7 @@ def _huge(fill: Fill, source: Source) -> Array:
 
 def _limits(fill: Fill, source: Source) -> Array:
     """Up to the largest finite value, both signs, and plain ones among them; in every other row all as low as that."""
-    plain, top = filled(fill, source), largest(fill.dtype)
+    plain, top = _ordinary(fill, source), largest(fill.dtype)
     side, share, kind = _choice(fill, source, 2), source.uniform(fill.shape), _choice(fill, source, 4)
     first = source.below(2, ())
     rows = np.indices(fill.shape[:-1]).sum(axis=0)[..., None] if fill.shape else first
@@ -114,7 +127,7 @@ def _tied(fill: Fill, source: Source) -> Array:
 
 
 def _constant_rows(fill: Fill, source: Source) -> Array:
-    first = filled(fill, source)[..., :1].astype(np.float64)
+    first = _ordinary(fill, source)[..., :1].astype(np.float64)
     return np.array(np.broadcast_to(in_domain(fill, first), fill.shape))
 
 
@@ -148,11 +161,11 @@ def _rows(fill: Fill, source: Source) -> Array:
 
 def _one_hot(axis: int) -> Make:
     def make(fill: Fill, source: Source) -> Array:
-        data = np.zeros(fill.shape)
+        data = _zeros(fill)
         if data.size:
             at = int(source.below(fill.shape[axis], (1,))[0])
             index = (slice(None),) * (axis % data.ndim) + (at,)
-            data[index] = filled(fill, source)[index]
+            data[index] = _ordinary(fill, source)[index]
         return in_domain(fill, data)
 
     return make
@@ -160,9 +173,9 @@ def _one_hot(axis: int) -> Make:
 
 def _last_only(fill: Fill, source: Source) -> Array:
     """All weight on the last position of the last axis: where a tail gets lost."""
-    data = np.zeros(fill.shape)
+    data = _zeros(fill)
     if data.size:
-        data[..., -1] = filled(fill, source)[..., -1]
+        data[..., -1] = _ordinary(fill, source)[..., -1]
     return in_domain(fill, data)
 
 
@@ -210,7 +223,7 @@ def _alike(axis: int) -> Make:
 
 
 def _one(fill: Fill, source: Source) -> Array:
-    return in_domain(fill, np.ones(fill.shape))
+    return in_domain(fill, np.broadcast_to(1.0, fill.shape))
 
 
 def _swallowing(fill: Fill) -> float:
