@@ -66,6 +66,12 @@ def test_a_right_candidate_passes_and_the_document_fits_its_schema(project: Path
     assert str(project) not in done.stdout
 
 
+def test_a_corpus_that_is_no_folder_is_told_before_anything_runs(project: Path) -> None:
+    done = validator(project, "diff", "--manifest", "bad.toml", *COMMON, "--corpus", "bad.toml")
+    told = "error: bad.toml: is no folder that cases can be added to; name another one\n"
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", told)
+
+
 def test_a_wrong_candidate_fails_is_stored_and_replays(project: Path) -> None:
     done = validator(project, "diff", "--manifest", "bad.toml", *COMMON, "--corpus", "corpus")
     assert done.returncode == 1, done.stderr

@@ -8,7 +8,7 @@ from itertools import product
 import pytest
 
 from validator.differential import cells
-from validator.differential.cases import build
+from validator.differential.cases import build, configurations_of
 from validator.differential.combined import combinations, combined_cases
 from validator.differential.corpus import fits
 from validator.differential.engine import planned_cases
@@ -121,3 +121,18 @@ def test_what_was_planned_once_is_the_same_from_a_store(contract, tmp_path, monk
         assert cells.planned(contract, 8, 20, (), store) == ()
         assert cells.planned(contract, 7, 21, (), store) == ()
         assert cells.planned(contract, 7, 20, drawn[:1], store) == ()
+
+
+@pytest.mark.parametrize("batch", [{}, {"batch": "B"}])
+@pytest.mark.parametrize("count", range(2, 9))
+def test_every_plan_meets_every_configuration(count: int, batch: dict[str, str]) -> None:
+    args = [
+        {"name": "x", "role": "activation", "dtype": "float32", "shape": ["B", "D"]},
+        {"name": "out", "role": "output", "dtype": "float32", "shape": ["B", "D"]},
+    ]
+    named = {"match": "k", "dims": ["B in 1..64", "D in 1..300"], "args": args, **batch}
+    contract = KernelContract.model_validate({**named, "configurations": {"split": list(range(count))}})
+    met = {(case.plan, case.configuration) for case in planned_cases(contract, 1, 20)}
+    ordinary = {plan for plan, _ in met} - {"fresh", "many-calls"}
+    assert len(ordinary) >= 6
+    assert met >= {(plan, choice) for plan in ordinary for choice in configurations_of(contract)}

@@ -13,7 +13,7 @@ from validator.manifest.contract import KernelContract
 
 SOURCE = """
 import numpy as np
-known, ring = {}, [np.empty((2, 8), np.float32) for _ in range(4)]
+known, ring, wide_ring = {}, *([np.empty((2, 8), np.float32) for _ in range(size)] for size in (4, 7))
 
 def double(x, out):
     out[...] = x + x
@@ -36,6 +36,11 @@ def ring_of_four(x):
     np.add(x, x, out=ring[-1])
     return ring[-1]
 
+def ring_of_seven(x):
+    wide_ring.append(wide_ring.pop(0))
+    np.add(x, x, out=wide_ring[-1])
+    return wide_ring[-1]
+
 def stale_at_last(x, out):
     count, last = known.get("seen", (0, x))
     out[...] = 2 * (x if count < 600 else last)
@@ -45,7 +50,7 @@ def stale_at_last(x, out):
 
 def _kinds(candidate: str, plan: str, folder: Path) -> set[str]:
     (folder / "stock.py").write_text(SOURCE)
-    returned = candidate in ("doubled", "ring_of_four")
+    returned = candidate in ("doubled", "ring_of_four", "ring_of_seven")
     contract = KernelContract.model_validate(
         {
             "match": "k",
@@ -69,6 +74,7 @@ def _kinds(candidate: str, plan: str, folder: Path) -> set[str]:
     [
         ("doubled", "recheck", set()),
         ("ring_of_four", "recheck", {"earlier-result-changed"}),
+        ("ring_of_seven", "recheck", {"earlier-result-changed"}),
         ("own_scratch", "other-buffer", set()),
         ("into_the_first", "other-buffer", {"earlier-result-changed"}),
         ("double", "many-calls", set()),
@@ -77,3 +83,41 @@ def _kinds(candidate: str, plan: str, folder: Path) -> set[str]:
 )
 def test_calls_after_a_call(candidate: str, plan: str, found: set[str], tmp_path: Path) -> None:
     assert _kinds(candidate, plan, tmp_path) == found
+
+
+ADVANCE = """
+import os
+
+def advance(at, table, out):
+    out[...] = table[at]
+    at += 1
+
+def advance_or_abort(at, table, out):
+    if at.max() >= len(table):
+        os.abort()
+    out[...] = table[at]
+    at += 1
+"""
+
+
+@pytest.mark.parametrize("plan", ["recheck", "many-calls"])
+def test_what_is_changed_in_place_is_laid_anew_for_every_call(plan: str, tmp_path: Path) -> None:
+    """What a call leaves there may be beyond what the contract promises the next one."""
+    (tmp_path / "stock.py").write_text(ADVANCE)
+    at = {"name": "at", "role": "index", "dtype": "int32", "shape": ["B"], "inplace": True}
+    contract = KernelContract.model_validate(
+        {
+            "match": "k",
+            "reference": "stock:advance",
+            "candidate": "stock:advance_or_abort",
+            "dims": ["B in 2..2", "M in 3..3"],
+            "args": [
+                {**at, "domain": {"low": 0, "high": "M - 1"}},
+                {"name": "table", "role": "weight", "dtype": "float32", "shape": ["M"]},
+                {"name": "out", "role": "output", "dtype": "float32", "shape": ["B"]},
+            ],
+        }
+    )
+    with runner_for(contract, Trees(tmp_path, tmp_path)) as runner:
+        cases = [Case("k", (("B", 2), ("M", 3)), seed, plan=plan) for seed in range(3)]
+        assert [run_case(runner, case).result.faults for case in cases] == [()] * 3

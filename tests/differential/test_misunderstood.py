@@ -28,6 +28,11 @@ def doubled(x, out):
 def scaled(x, factor, out):
     out[...] = x * factor
 
+def named(x, out, *, factor):
+    out[...] = x * factor
+
+unnamed = lambda x: x
+
 def helper(x):
     pass
 
@@ -64,6 +69,8 @@ def _ran(folder: Path, **changes: Any) -> list[Ran]:
     [
         ({"candidate": "ops:FACTOR"}, Status.UNPROVEN, "ops:FACTOR is no function"),
         ({"candidate": "ops:scaled"}, Status.UNPROVEN, "the contract passes 2 arguments: x, out"),
+        ({"candidate": "ops:named"}, Status.UNPROVEN, "the contract passes 2 arguments: x, out"),
+        ({"candidate": "ops:unnamed"}, Status.UNPROVEN, "the contract passes 2 arguments: x, out"),
         ({"candidate": "ops:wrong_inside"}, Status.REFUTED, "cases fail"),
         ({"reference": "ops:doubled"}, Status.UNPROVEN, 'leaves out as it was: say `returns = ["out"]`'),
         ({"reference": "ops:short_rows_only"}, Status.UNPROVEN, "with D >= 40, in 0 of"),

@@ -328,7 +328,7 @@ def cases(contract: KernelContract, seed: int, count: int) -> list[Case]:
         # A process of its own is dear: the first case has one, and one in 40 after it.
         usual = "fresh" if index % 40 == 0 else ordinary[index % len(ordinary)]
         plan = case.plan if case.plan in _DEAR else usual
-        choice = case.configuration or choices[index % len(choices)]
+        choice = case.configuration or choices[index // len(ordinary) % len(choices)]  # each meets every plan
         origin = case.origin + _from_generator(contract, case)
         case = replace(case, plan=plan, seed=derived(seed, contract.match, index), configuration=choice, origin=origin)
         if not _is_made(contract, space, case):

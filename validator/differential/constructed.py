@@ -37,6 +37,8 @@ exact arithmetic throughout, ties of what is compared, nothing in the same rows.
 _TERMS = range(256, 1025)
 """How many products that cancel are added up, where the contract has so many."""
 
+_MANY_CALLS = 3
+"""Configurations that are called very many times, the first ones."""
 _SWALLOWED = 3
 """Arguments of 16 bits that are filled so, the first ones."""
 
@@ -94,7 +96,9 @@ def constructed_cases(contract: KernelContract, space: Space) -> Iterator[Case]:
             yield case(beyond, origin, "I7", padding=True, variants=((name, "holes-inside"),))
     for origin, input_class, dims, filling in _fillings(contract, space, sizes):
         yield case(dims, origin, input_class, variants=tuple(filling.items()))
-    yield case(space.smallest(), "very many calls in one process", "I15", plan="many-calls")
+    for choice in configurations_of(contract)[:_MANY_CALLS]:
+        origin = "very many calls in one process"
+        yield case(space.smallest(), origin, "I15", plan="many-calls", configuration=choice)
 
 
 def _with_a_rest(contract: KernelContract, space: Space, dims: Dims) -> Iterator[Dims]:
@@ -125,16 +129,25 @@ def _fillings(contract: KernelContract, space: Space, sizes: Iterator[Dims]) -> 
     if ties and _rounds(contract):
         origin = f"{ties[0]} lies half way between whole numbers, nothing scales it"
         yield origin, VARIANTS["halfway"].input_class, dims, {**ones, ties[0]: "halfway"}
-    yield from _swallowed(contract, dims, ones)
+    yield from _swallowed(contract, space)
     yield from _cancelling(contract, space)
 
 
-def _swallowed(contract: KernelContract, dims: Dims, ones: dict[str, str]) -> Iterator[Filling]:
-    """Sums of ones and of what an accumulator of the arguments' own type could add no one to."""
-    names = [name for name in contract.values if "swallowing" in _able(contract, name, dims, alone=False)]
+def _swallowed(contract: KernelContract, space: Space) -> Iterator[Filling]:
+    """Sums of ones and of what an accumulator of the arguments' own type could add no one to, of few and many terms."""
+    beyond = space.beyond_a_tile()
+    names = [name for name in contract.values if "swallowing" in _able(contract, name, beyond, alone=False)]
     for name in names[:_SWALLOWED] if contract.compute_dtype in ("float32", "float64") else ():
-        origin = f"{name} {VARIANTS['swallowing'].words}, nothing scales it"
-        yield origin, VARIANTS["swallowing"].input_class, dims, {**ones, name: "swallowing"}
+        last = str((contract.values[name][1].shape or ("",))[-1])
+        for dims in (beyond, *([_of_many_terms(space, last)] if last in space.names else [])):
+            origin = f"{name} {VARIANTS['swallowing'].words}, nothing scales it"
+            yield origin, VARIANTS["swallowing"].input_class, dims, {**_ones(contract, dims), name: "swallowing"}
+
+
+def _of_many_terms(space: Space, dimension: str) -> Dims:
+    """Sizes at which a sum along a dimension is long."""
+    dims = space.complete({}, {dimension: [v for v in _TERMS if v in space.values[dimension]][-1:]}) or {}
+    return max(dims, space.beyond_a_tile(), key=lambda d: d.get(dimension, 0))
 
 
 def _all_at_once(contract: KernelContract, wanted: tuple[str, ...], dims: Dims) -> dict[str, str]:
@@ -194,8 +207,7 @@ def _rounds(contract: KernelContract) -> bool:
 def _cancelling(contract: KernelContract, space: Space) -> Iterator[Filling]:
     """Products that are large and cancel half way, along each dimension that two arguments share."""
     for dimension in space.names:
-        dims = space.complete({}, {dimension: [v for v in _TERMS if v in space.values[dimension]][-1:]}) or {}
-        dims = max(dims, space.beyond_a_tile(), key=lambda d: d.get(dimension, 0))
+        dims = _of_many_terms(space, dimension)
         filling: dict[str, str] = {}
         for name, (_, values) in contract.values.items():
             shape = values.shape or ()

@@ -37,9 +37,12 @@ def parse_cases(files: Mapping[str, bytes]) -> tuple[Case, ...]:
 
 
 def stored_cases(folder: Path) -> tuple[Case, ...]:
-    """Every case of a folder. One that does not exist yet is an empty one."""
+    """Every case of a folder. One that does not exist yet is an empty one. Raises `DifferentialError` for what is none,
+    or one that nothing can be added to: not when there is something to add."""
     if not folder.exists():
         return ()
+    if not folder.is_dir() or not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
+        raise DifferentialError(Problem("is no folder that cases can be added to", str(folder), "name another one"))
     return parse_cases({path.name: path.read_bytes() for path in folder.glob("*.json")})
 
 

@@ -157,7 +157,8 @@ def _is_not_there(target: str, error: str) -> bool:
 def _takes_others(runner: Runner, first: CaseResult) -> str:
     """Why the candidate cannot be called as the contract says: it takes other arguments. Empty where it can."""
     contract, target = runner.contract, runner.candidate.target
-    own = rf"TypeError: (\w+\.)*{re.escape(target.rpartition(':')[2])}\(\) (takes|missing) .*positional argument"
+    name = re.escape(target.rpartition(":")[2])
+    own = rf"TypeError: (\S+\.)?({name}|<lambda>)\(\) (takes|missing) .*argument"
     said = next((f.message for f in first.faults if f.kind is FaultKind.WORKER and re.search(own, f.message)), "")
     if not said or runner.chosen.compiled:
         return ""

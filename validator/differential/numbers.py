@@ -282,7 +282,7 @@ class Source:
 
     def below(self, limit: int, shape: Sequence[int], dtype: type[np.signedinteger[Any]] = np.int64) -> Array:
         """Integers in [0, limit)."""
-        most = np.uint64(max(limit, 1))
+        most = np.uint64(min(max(limit, 1), _WORD))
         return self._made(shape, lambda raw: (raw % most).astype(dtype))
 
     def _made(self, shape: Sequence[int], of: Callable[[NDArray[np.uint64]], Array]) -> Array:

@@ -144,6 +144,11 @@ class Runner:
         size = sum(v.nbytes for v in inputs.values() if isinstance(v, np.ndarray))
         return size >= _LARGE and self.contract.launches is None and self.locks
 
+    @cached_property
+    def lasting(self) -> bool:
+        """Whether a call leaves its arguments as they were, but for those that it only fills."""
+        return all(self.contract.values[name][0] in FILLED for name in self._written)
+
     @property
     def _in_place(self) -> bool:
         return self.chosen.adapter.name in ("numpy", "torch")
@@ -219,7 +224,7 @@ class Runner:
 
     def poison(self, case: Case, inputs: Inputs, turn: Turn) -> None:
         """Make the outputs of a later call ready, while another one runs."""
-        if case.aliased or any(self.contract.values[name][0] not in FILLED for name in self._written):
+        if case.aliased or not self.lasting:
             return  # what is changed in place has no poison
         call = self.laid(case, inputs, turn)
         for name in self._written & call.placed.views.keys():
@@ -250,8 +255,8 @@ class Runner:
         return call.placed.calls(numbered(self.contract, case, turn.order), keep=turn.keep, more=more)
 
     def call_on(self, case: Case, inputs: Inputs, most: int, seconds: float = math.inf) -> None:
-        """Call with the same values so often, or for about so long, whatever comes of it. These calls are not counted:
-        how many there are hangs on the machine."""
+        """Call with the same values so often, or for about so long, whatever comes of it, where they are `lasting`.
+        These calls are not counted: how many there are hangs on the machine."""
         call = self.laid(case, inputs, FIRST)
         call.placed.guard()
         asked, end = self._made_of(call), time.monotonic() + seconds

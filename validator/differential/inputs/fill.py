@@ -165,6 +165,8 @@ def _moved(fill: Fill, data: NDArray[Any]) -> Array:
     """The same, all at once."""
     d = fill.values.domain
     low, high = fill.bounds
+    if not fill.floating and data.dtype.kind == "f":
+        data = np.clip(data, -(2.0**63), 2.0**62)
     wide = np.asarray(data, dtype=np.float64 if fill.floating else np.int64)
     if fill.floating:
         wide = np.where(np.isfinite(wide), np.clip(wide, low, high), wide)

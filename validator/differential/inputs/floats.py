@@ -237,7 +237,8 @@ _SWALLOWS = 32
 
 def _one_among(fill: Fill, source: Source) -> Array:
     axes = [(axis % _SWALLOWS).astype(np.int16) for axis in np.ogrid[tuple(slice(size) for size in fill.shape)]]
-    places = sum(axes, source.below(_SWALLOWS, ()).astype(np.int16))
+    # One of them early on: what comes before it was added up already.
+    places = sum(axes, -source.below(_SWALLOWS // 4, (), np.int16))
     return _by_parts(fill, lambda at: np.where(at % _SWALLOWS == 0, _swallowing(fill), 1.0), places)
 
 

@@ -29,7 +29,7 @@ def _values(fill: Fill) -> Sequence[float]:
     if fill.floating or not fill.free or not bounded:
         return ()
     low, high = (0, 1) if fill.dtype.kind == "b" else fill.integers
-    return range(low, high + 1)
+    return range(low, high + 1) if high - low < _MOST else ()
 
 
 def _listed(at: int) -> Variant:
