@@ -24,6 +24,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return WorkStealingScheduling(config, log) if config.getvalue("dist") == "load" else None
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """First what takes a minute at a stretch: at the end, the other workers would wait for it."""
+    items.sort(key=lambda item: item.path.name != "test_demo.py")
+
+
 @pytest.fixture(scope="session")
 def disassembled() -> None:
     """Every stored kernel, in one run of the disassembler for each architecture: starting it is what costs time."""
