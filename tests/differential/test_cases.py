@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from validator.differential.buffers import GUARD, PATTERNS, _layout, place
+from validator.differential.arena import GUARD, PATTERNS, layout_of
+from validator.differential.buffers import place
 from validator.differential.cases import MOST, Case, build, case_text, cases, load_case, variants_of
 from validator.differential.constructed import left_out
 from validator.differential.coverage import coverage, not_covered
@@ -368,10 +369,10 @@ def test_rows_lie_apart_as_vector_paths_need_it_and_as_they_do_not(dtype: str) -
     columns = 32 // size
     for rows, vectors in ((4, True), (5, False)):
         for layout in ("strided", "sliced"):
-            strides, offset, _ = _layout((rows, columns), size, layout)
+            strides, offset, _ = layout_of((rows, columns), size, layout)
             assert strides[0] > columns * size, "there is a gap"
             assert (strides[0] % 16 == 0 and offset % 16 == 0) is vectors
-        assert _layout((rows, columns), size, "offset")[1] == (max(size, 8) if vectors else size)
+        assert layout_of((rows, columns), size, "offset")[1] == (max(size, 8) if vectors else size)
 
 
 def test_layouts_are_tried_at_sizes_that_suit_vectors() -> None:

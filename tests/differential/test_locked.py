@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from validator.differential import buffers as buffers_module
+from validator.differential import book
 from validator.differential import runner as runner_module
 from validator.differential.cases import Case
 from validator.differential.engine import planned_cases, run_case, run_kernel
@@ -163,13 +163,13 @@ def test_calls_that_are_made_ahead_are_judged_the_same(
     in_turn = ran()
     monkeypatch.setattr(runner_module, "_LARGE", 0)
     assert ran() == in_turn
-    monkeypatch.setattr(buffers_module, "_WORTH_A_HOME", 0)
+    monkeypatch.setattr(book, "_WORTH_A_HOME", 0)
     assert ran() == in_turn
 
 
 def test_new_values_and_old_ones_are_read_at_the_same_address(trees: Trees, monkeypatch: pytest.MonkeyPatch) -> None:
     """Values that are drawn where they are read lie elsewhere than the ones before; a candidate cannot tell."""
-    monkeypatch.setattr(buffers_module, "_WORTH_A_HOME", 0)
+    monkeypatch.setattr(book, "_WORTH_A_HOME", 0)
     plans = ["repeat", "same-buffer", "flip", "recheck", "a-b-a", "batch-mates"]
     found = {}
     for candidate in ("scale", "by_address", "by_a_look"):

@@ -9,7 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from validator.differential.buffers import PATTERNS, Book, Placed, place, poisoned
+from validator.differential.arena import PATTERNS
+from validator.differential.book import Book
+from validator.differential.buffers import Placed, place
+from validator.differential.poison import poisoned
 from validator.run.channel import EDGE
 from validator.run.sandbox import Worker
 

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from validator.differential.buffers import poisoned
 from validator.differential.cases import Case, build, judged_arguments
 from validator.differential.coverage import CLASSES
+from validator.differential.poison import poisoned
 from validator.differential.results import KernelResult
 from validator.differential.rules import BY_FAULT
 from validator.differential.shapes import Space

@@ -15,7 +15,7 @@ from functools import partial
 import ml_dtypes
 import numpy as np
 
-from validator.differential.buffers import Written
+from validator.differential.arena import Written
 from validator.differential.cases import Case, Inputs, is_written
 from validator.differential.coverage import fixes_rounding
 from validator.differential.expected import Expected

@@ -9,11 +9,13 @@ from types import MappingProxyType
 
 import numpy as np
 
-from validator.differential.buffers import Written, dtype_at, place, poisoned
+from validator.differential.arena import Written, dtype_at
+from validator.differential.buffers import place
 from validator.differential.cases import FILLED, Case, Inputs, build, fill_of
 from validator.differential.errors import DifferentialError
 from validator.differential.inputs import Room
 from validator.differential.numbers import Array, dtype_of
+from validator.differential.poison import poisoned
 from validator.manifest.contract import KernelContract
 from validator.manifest.dims import parse_expression
 from validator.run.channel import ALIGNED

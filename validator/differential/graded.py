@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from validator.differential.buffers import Written
+from validator.differential.arena import Written
 from validator.differential.cases import Inputs, float_arguments
 from validator.differential.numbers import Array, eps_of, in_chunks, is_float, largest
 from validator.differential.spill import spilled

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from validator.differential.buffers import Written
+from validator.differential.arena import Written
 from validator.differential.cases import Case, Inputs, float_arguments
 from validator.differential.graded import at_edges, edges
 from validator.differential.inputs import OUTWEIGHED

@@ -13,7 +13,8 @@ from itertools import chain
 
 import numpy as np
 
-from validator.differential.buffers import Placed, Written, dtype_at, place
+from validator.differential.arena import Written, dtype_at
+from validator.differential.buffers import Placed, place
 from validator.differential.cases import Case, Inputs, aliases_of, judged_arguments
 from validator.differential.data import NO_ANSWER, Data, ReferenceFailed, numbered, prepared, room_for
 from validator.differential.expected import Expected

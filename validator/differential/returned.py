@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from validator.differential.buffers import Placed, dtype_at
+from validator.differential.arena import dtype_at
+from validator.differential.buffers import Placed
 from validator.differential.cases import Case, fill_of, judged_arguments
 from validator.differential.faults import Fault, FaultKind
 from validator.differential.numbers import Array, same_bytes

@@ -13,7 +13,9 @@ from typing import Self
 
 import numpy as np
 
-from validator.differential.buffers import PATTERNS, Book, Placed, dtype_at, place
+from validator.differential.arena import PATTERNS, dtype_at
+from validator.differential.book import Book
+from validator.differential.buffers import Placed, place
 from validator.differential.cases import FILLED, Case, Inputs, aliases_of, is_written
 from validator.differential.data import Data, ReferenceFailed, numbered, prepared, room_for
 from validator.differential.device import Candidate, Device, NotRunHere, launch_of

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from validator.differential.buffers import Written
+from validator.differential.arena import Written
 from validator.differential.cases import FILLED, Case, Inputs, float_arguments
 from validator.differential.numbers import CHUNK, Array, Source, derived, eps_of, is_float
 from validator.manifest.contract import KernelContract

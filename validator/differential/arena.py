@@ -1,0 +1,213 @@
+"""One array in an arena: how it lies there, what stands around it and between its rows, what must not have changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from validator.differential.numbers import Array, bits_of, dtype_of, each_part, flattened, poured, same_bytes
+from validator.run.channel import DTYPE_NAMES
+from validator.run.channel import Array as Descriptor
+
+__all__ = [
+    "GUARD",
+    "PATTERNS",
+    "Written",
+    "changed",
+    "code_of",
+    "dtype_at",
+    "fill",
+    "is_contiguous",
+    "layout_of",
+    "ring",
+    "view_of",
+]
+
+GUARD = 256
+"""Bytes of each guard zone: keeps 256-byte alignment, wider than any vector access."""
+PATTERNS = (0xFF, 0x5A)
+"""Fill of guard zones and gaps, first and second call: NaN in every type that has one and two signs of zero, so that
+it shows even multiplied by zero; then a huge number."""
+_FAR = 1 << 32
+"""Elements that the last row of a distant array lies from its first, at least: more than an index of 32 bits holds."""
+_ROW = 4096
+"""Rows of a distant array begin at multiples of this."""
+_PAD = 3
+"""Elements of the gap between rows, and of the margin of a slice, and from one element of a strided vector to the next:
+odd, so that nothing lines up by luck."""
+_VECTOR = 16
+"""Bytes of a vector access. Where rows are a multiple of it, an even number of them lies such multiples apart: kernels
+take their fast paths then, and the slow ones where nothing lines up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """An array that is made where it will lie, so that it is nowhere twice."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    write: Callable[[Array], None]
+    """Fills an array of this shape and type."""
+
+
+_DTYPES = tuple(map(dtype_of, DTYPE_NAMES))
+_CODES = {dtype: code for code, dtype in enumerate(_DTYPES)}
+
+
+def dtype_at(code: int) -> np.dtype[Any]:
+    """The element type of the channel's code."""
+    return _DTYPES[code]
+
+
+def code_of(dtype: np.dtype[Any]) -> int:
+    """The channel's code of an element type."""
+    return _CODES[dtype]
+
+
+@lru_cache(1 << 10)
+def layout_of(shape: tuple[int, ...], size: int, layout: str) -> tuple[tuple[int, ...], int, int]:
+    """(strides, offset of the first element, bytes spanned) for elements of `size` bytes."""
+    pitch, fast = list(shape), bool(shape) and not shape[0] % 2 and not shape[-1] * size % _VECTOR
+    gap = 2 * _VECTOR // size if fast else _PAD
+    order = list(range(len(shape)))
+    offset = 0
+    match layout:
+        case "strided" if len(shape) == 1:  # a column of a matrix
+            size *= _PAD
+        case "strided" if shape:
+            pitch[-1] += gap
+        case "sliced" if shape:
+            pitch = [p + 2 * gap if i in (0, len(shape) - 1) else p for i, p in enumerate(pitch)]
+        case "transposed" if len(shape) > 1:
+            order[-1], order[-2] = order[-2], order[-1]
+    strides, step = [0] * len(shape), size
+    for axis in reversed(order):
+        strides[axis] = step
+        step *= max(pitch[axis], 1)
+    if layout == "distant" and len(shape) > 1 and shape[0] > 1 and 0 not in shape:
+        row = step // shape[0]
+        strides[0] = -(-(_FAR * size + row) // (shape[0] - 1) // _ROW) * _ROW
+        step = strides[0] * (shape[0] - 1) + row
+    if layout == "sliced" and shape:
+        offset = sum(gap * strides[axis] for axis in {0, len(shape) - 1})
+    if layout == "offset":
+        offset = max(size, _VECTOR // 2) if fast else size  # as one half of a vector, or as one element is
+        step += offset
+    return tuple(strides), offset, step
+
+
+def is_contiguous(array: Descriptor) -> bool:
+    return array.strides == layout_of(array.shape, dtype_at(array.dtype).itemsize, "contiguous")[0]
+
+
+def view_of(arena: memoryview, array: Descriptor) -> Array:
+    return np.ndarray(array.shape, dtype_at(array.dtype), arena, array.offset, array.strides)
+
+
+def ring(arena: memoryview, array: Descriptor, pattern: int) -> tuple[int, int]:
+    """The pattern on both sides of contiguous elements; bytes of each side."""
+    raw, end = np.frombuffer(arena, np.uint8), array.offset + view_of(arena, array).nbytes
+    raw[: array.offset] = raw[end:] = pattern
+    return array.offset, len(raw) - end
+
+
+def fill(arena: memoryview, array: Descriptor, value: Array | Written, pattern: int) -> None:
+    """The pattern around the elements and between them, and the elements."""
+    if _is_distant(array) and not isinstance(value, Written):
+        for (row, inner), part in zip(_rows(arena, array), value, strict=True):
+            fill(row, inner, part, pattern)
+        return
+    if not isinstance(value, Written) and _is_small(array, len(arena)) and value.nbytes == len(arena) - 2 * GUARD:
+        guard = _GUARDS[pattern]
+        arena[:] = b"".join((guard, value.tobytes(), guard))
+        return
+    target, together = view_of(arena, array), is_contiguous(array)
+    if together:
+        ring(arena, array, pattern)
+    else:
+        np.frombuffer(arena, np.uint8)[...] = pattern
+    if isinstance(value, Written):
+        value.write(target)
+    elif target.ndim and together:
+        there, here = bits_of(target).reshape(-1), flattened(bits_of(value))
+        each_part(lambda part: poured(there[part], here[part]), len(there), there.itemsize)
+    else:
+        bits_of(target)[...] = bits_of(value)
+
+
+def changed(memory: memoryview, array: Descriptor, source: Array | None, pattern: int) -> int:
+    """Bytes of an arena that are not as they were put there; with no `source` its elements may be anything."""
+    if _is_distant(array):
+        sources = [None] * array.shape[0] if source is None else source
+        return sum(changed(*row, part, pattern) for row, part in zip(_rows(memory, array), sources, strict=True))
+    if _is_small(array, len(memory)):
+        guard = _GUARDS[pattern]
+        now = memory.tobytes()
+        rest = now[GUARD:-GUARD] if source is None else source.tobytes()
+        if now == b"".join((guard, rest, guard)):
+            return 0
+    arena, size = np.frombuffer(memory, np.uint8), dtype_at(array.dtype).itemsize
+    count = int(np.prod(array.shape, dtype=np.int64)) * size
+    if is_contiguous(array):
+        around = (arena[: array.offset], arena[array.offset + count :])
+        wrong = sum(int(np.count_nonzero(part != pattern)) for part in around)
+        if source is None or not count:
+            return wrong
+        return wrong + _differing(arena[array.offset : array.offset + count], _flat_bytes(source))
+    expected: Any = np.full(arena.shape, pattern, np.uint8)
+    bits_of(view_of(memoryview(expected), array))[...] = bits_of(view_of(memory, array) if source is None else source)
+    return _differing(arena, expected)
+
+
+def _rows(memory: memoryview, array: Descriptor) -> Iterator[tuple[memoryview, Descriptor]]:
+    """Each row of a distant array, with guard zones of its own; what lies between them is never touched."""
+    size = dtype_at(array.dtype).itemsize
+    inner = replace(array, shape=array.shape[1:], strides=array.strides[1:], offset=GUARD)
+    length = int(np.prod(inner.shape, dtype=np.int64)) * size
+    for index in range(array.shape[0]):
+        start = array.offset + index * array.strides[0]
+        yield memory[start - GUARD : start + length + GUARD], inner
+
+
+def _is_distant(array: Descriptor) -> bool:
+    return len(array.shape) > 1 and array.shape[0] > 1 and array.strides[0] * (array.shape[0] - 1) >= _far(array)
+
+
+def _far(array: Descriptor) -> int:
+    return _FAR * dtype_at(array.dtype).itemsize
+
+
+_SMALL = 1 << 15
+"""Bytes up to which an arena is written and compared in one piece."""
+_GUARDS = {pattern: bytes([pattern]) * GUARD for pattern in PATTERNS}
+
+
+def _is_small(array: Descriptor, length: int) -> bool:
+    """Whether an arena of `length` bytes is a short one: guard zone, elements in a row, guard zone."""
+    return length <= _SMALL and array.offset == GUARD and is_contiguous(array)
+
+
+_CHUNK = 1 << 20
+"""Bytes that are compared at a time."""
+
+
+def _differing(now: Array, before: Array) -> int:
+    """Bytes that differ. `before` may be one byte pattern repeated."""
+
+    def in_part(part: slice) -> int:
+        wrong = 0
+        for start in range(part.start, part.stop, _CHUNK):
+            a, b = (x[start : min(start + _CHUNK, part.stop)] for x in (now, before))
+            if not same_bytes(a, b):
+                wrong += int(np.count_nonzero(a != b))
+        return wrong
+
+    return sum(each_part(in_part, len(now), 1))
+
+
+def _flat_bytes(source: Array) -> Array:
+    return bits_of(np.ascontiguousarray(source)).reshape(-1).view(np.uint8)
