@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from validator.differential.expected import ALONE, Expected, as_trusted, narrowest
 from validator.differential.numbers import (
-    CHUNK,
     Array,
     bits_of,
     each_part,
@@ -23,6 +22,7 @@ from validator.differential.numbers import (
     same_bytes,
 )
 from validator.differential.spread import F64
+from validator.differential.weighing import Weigher
 from validator.manifest.contract import Tolerance
 
 __all__ = ["plainly_right", "plainly_wrong"]
@@ -52,20 +52,22 @@ def _beyond_narrowest(tolerance: Tolerance, want: Expected, got: Array) -> list[
     def inside(part: slice) -> tuple[list[int] | None, bool]:
         found: list[int] = []
         start, alike, together = part.start, as_native, False
-        room = np.empty((2, min(CHUNK, part.stop - start)))  # new memory for every chunk takes half the time again
+        weigh = Weigher(*(array[part] for array in (arrays[0], *arrays[2:4])))
         for have, native, exact, yard, free in in_chunks(*(array[part] for array in arrays)):
             alike = alike and np.array_equal(bits_of(have), bits_of(native))
-            error, ratio = room[:, : have.size]
-            if not alike and (_worst(have, exact, yard, error, ratio) > limit or want.beyond):
-                if not (want.beyond or free.any()) and _together(error, yard, ratio, limit, furthest):
-                    together = True
-                elif not (alike := as_native and np.array_equal(bits_of(have), bits_of(native))):
-                    right = np.abs(error) <= limit * yard
-                    if want.beyond:
-                        right &= np.abs(exact) <= top
-                    found += (start + np.flatnonzero(~(right | free))).tolist()
-                    if len(found) > _FEW:
-                        return None, together
+            if not alike:
+                at = start - part.start
+                worst, error, due = weigh(at, at + have.size)
+                if worst > limit or want.beyond:
+                    if not (want.beyond or free.any()) and worst <= furthest and error <= limit**2 * due:
+                        together = True  # as one within the limit of a whole result: it changes nothing for any pool
+                    elif not (alike := as_native and np.array_equal(bits_of(have), bits_of(native))):
+                        right = np.abs(have - exact) <= limit * yard
+                        if want.beyond:
+                            right &= np.abs(exact) <= top
+                        found += (start + np.flatnonzero(~(right | free))).tolist()
+                        if len(found) > _FEW:
+                            return None, together
             start += have.size
         return found, together
 
@@ -74,20 +76,6 @@ def _beyond_narrowest(tolerance: Tolerance, want: Expected, got: Array) -> list[
     # A stretch may hang on elements of a row that is looked at by itself: both at once would count them twice.
     unsure = bool(several) and any(together for _, together in seen)
     return None if unsure or any(some is None for some, _ in seen) or len(several) > _FEW else several
-
-
-def _worst(got: Array, exact: F64, yard: F64, error: F64, ratio: F64) -> float:
-    """The largest error of a stretch, in yardsticks; infinite where one is no number. Leaves all of them behind."""
-    np.divide(np.subtract(got, exact, out=error), yard, out=ratio)
-    worst = max(float(ratio.max()), -float(ratio.min()))
-    return worst if math.isfinite(worst) else math.inf
-
-
-def _together(error: F64, yard: F64, ratio: F64, limit: float, furthest: float) -> bool:
-    """Whether a stretch is within the limit of a whole result as one, and each of its elements within those of slices
-    and of single elements: then it changes nothing for any pool. Never where something in it is not finite."""
-    alone = bool(ratio.max() <= furthest and ratio.min() >= -furthest)
-    return alone and energy(error) <= limit**2 * energy(yard)
 
 
 def _pools_hold(tolerance: Tolerance, want: Expected, got: Array, others: list[int]) -> bool:
