@@ -39,6 +39,8 @@ def plainly_right(tolerance: Tolerance, want: Expected, got: Array) -> bool:
     return others is not None and (not others or _pools_hold(tolerance, want, got, others))
 
 
+_AT_ONCE = 1 << 18
+"""Elements that are weighed in one go, before the chunks of them that are not within the narrowest limit."""
 _FEW = 256
 """Elements that are not within the narrowest limit whose pools are looked at one by one."""
 
@@ -51,24 +53,34 @@ def _beyond_narrowest(tolerance: Tolerance, want: Expected, got: Array) -> list[
 
     def inside(part: slice) -> tuple[list[int] | None, bool]:
         found: list[int] = []
-        start, alike, together = part.start, as_native, False
+        alike, together = as_native, False
         weigh = Weigher(*(array[part] for array in (arrays[0], *arrays[2:4])))
-        for have, native, exact, yard, free in in_chunks(*(array[part] for array in arrays)):
-            alike = alike and np.array_equal(bits_of(have), bits_of(native))
-            if not alike:
-                at = start - part.start
-                worst, error, due = weigh(at, at + have.size)
-                if worst > limit or want.beyond:
-                    if not (want.beyond or free.any()) and worst <= furthest and error <= limit**2 * due:
-                        together = True  # as one within the limit of a whole result: it changes nothing for any pool
-                    elif not (alike := as_native and np.array_equal(bits_of(have), bits_of(native))):
-                        right = np.abs(have - exact) <= limit * yard
-                        if want.beyond:
-                            right &= np.abs(exact) <= top
-                        found += (start + np.flatnonzero(~(right | free))).tolist()
-                        if len(found) > _FEW:
-                            return None, together
-            start += have.size
+
+        def harmless(start: int, free: NDArray[np.bool_]) -> bool:
+            nonlocal together
+            worst, error, due = weigh(start, start + free.size)
+            if want.beyond or worst <= limit:
+                return not want.beyond
+            # As one within the limit of a whole result, and each element within that of a single one: it changes
+            # nothing for any pool.
+            fits = worst <= furthest and error <= limit**2 * due and not _any(free)
+            together |= fits
+            return fits
+
+        for at in range(0, part.stop - part.start, _AT_ONCE):
+            stretch = [array[part][at : at + _AT_ONCE] for array in arrays]
+            alike = alike and np.array_equal(bits_of(stretch[0]), bits_of(stretch[1]))
+            if alike or harmless(at, stretch[-1]):
+                continue
+            for have, native, exact, yard, free in in_chunks(*stretch):
+                if not harmless(at, free) and not (as_native and np.array_equal(bits_of(have), bits_of(native))):
+                    right = np.abs(have - exact) <= limit * yard
+                    if want.beyond:
+                        right &= np.abs(exact) <= top
+                    found += (part.start + at + np.flatnonzero(~(right | free))).tolist()
+                    if len(found) > _FEW:
+                        return None, together
+                at += have.size
         return found, together
 
     seen = each_part(inside, got.size, got.itemsize + 20)
@@ -76,6 +88,11 @@ def _beyond_narrowest(tolerance: Tolerance, want: Expected, got: Array) -> list[
     # A stretch may hang on elements of a row that is looked at by itself: both at once would count them twice.
     unsure = bool(several) and any(together for _, together in seen)
     return None if unsure or any(some is None for some, _ in seen) or len(several) > _FEW else several
+
+
+def _any(free: NDArray[np.bool_]) -> bool:
+    """One element may stand for all."""
+    return bool((free if any(free.strides) else free[:1]).any())
 
 
 def _pools_hold(tolerance: Tolerance, want: Expected, got: Array, others: list[int]) -> bool:

@@ -36,7 +36,7 @@ class Weigher:
         self._weigh = self._by_numpy if compiled is None else self._in_one_pass(compiled)
 
     def __call__(self, start: int, stop: int) -> Weight:
-        """Of the elements from `start` to `stop`, at most `CHUNK`."""
+        """Of the elements from `start` to `stop`."""
         return self._weigh(start, stop)
 
     def _in_one_pass(self, compiled: Callable[..., None]) -> Callable[[int, int], Weight]:
@@ -53,16 +53,20 @@ class Weigher:
 
     def _by_numpy(self, start: int, stop: int) -> Weight:
         """The same, up to the order of sums."""
-        got, exact, yard = (array[start:stop] for array in self._arrays)
-        off = self._room[: stop - start]
-        error = energy(np.subtract(got, exact, out=off))
-        np.divide(off, yard, out=off)
-        worst = max(float(off.max()), -float(off.min()))
-        return worst if math.isfinite(worst) else math.inf, error, energy(yard)
+        worst = error = due = 0.0
+        for at in range(start, stop, CHUNK):
+            got, exact, yard = (array[at : min(at + CHUNK, stop)] for array in self._arrays)
+            off = self._room[: got.size]
+            error += energy(np.subtract(got, exact, out=off))
+            due += energy(yard)
+            np.divide(off, yard, out=off)
+            most = max(float(off.max()), -float(off.min()))
+            worst = max(worst, most if math.isfinite(most) else math.inf)
+        return worst, error, due
 
     @cached_property
     def _room(self) -> F64:
-        """New memory for every stretch would take half the time again."""
+        """New memory for every chunk would take half the time again."""
         return np.empty(min(CHUNK, self._arrays[0].size))
 
 
