@@ -21,6 +21,7 @@ from validator.differential.judge import judge
 from validator.differential.numbers import dtype_of
 from validator.differential.processes import Trees, runner_for
 from validator.differential.spread import Spread
+from validator.differential.ties import Tied
 from validator.manifest.contract import KernelContract
 from validator.run.sandbox import Limits
 
@@ -188,3 +189,79 @@ def test_arguments_are_moved_against_each_other() -> None:
     }
     assert edges(several, 2.0**-24, {"out": np.zeros(3, np.float32)}) == []
     assert not is_graded(np.dtype(bool))
+
+
+def test_a_sum_of_two_rounded_values_may_be_two_steps_off() -> None:
+    """A zero point and a quotient, both half way: moves part them, rounding in between need not."""
+
+    def allowed(*probes: list[int], tied: bool = True) -> list[float]:
+        native = np.array([-42, 26, 127, 85], np.int8)
+        spread = Spread(native.astype(np.float64), native)
+        if tied:
+            spread.add_barely(native)
+        for probe in probes:
+            spread.add(np.array(probe, np.int8))
+        return [float(step) for step in spread.yardstick()]
+
+    assert allowed([-43, 24, 127, 84]) == [2, 2, 2, 2], "most of a row: all of it"
+    assert allowed([-43, 24, 127, 84], tied=False) == [1, 2, 0, 1]
+    assert allowed([-42, 26, 127, 84]) == [0, 0, 0, 1]
+    assert allowed([-39, 26, 127, 84]) == [0, 0, 0, 1], "what goes further is a position"
+
+
+def test_opposite_values_are_moved_apart_for_integers() -> None:
+    values = np.array([3.0, -3.0, 3.0])
+    for seed in range(20):
+        up, _, again = Tied(seed, signed=True).bell(values)
+        assert up == again
+        assert np.ptp(Tied(seed).bell(values)) == 0
+    assert any(one != other for one, other, _ in (Tied(seed, signed=True).bell(values) for seed in range(20)))
+
+
+STEPPED = """
+import numpy as np
+
+def ends(x):
+    return np.minimum(x.min(-1), 0), np.maximum(x.max(-1), 0)
+
+def stock(x, q, s, z):
+    low, high = ends(x)
+    scale = np.maximum((high - low) / x.dtype.type(255), x.dtype.type(1e-8))
+    zero = np.rint(-128 - low / scale)
+    s[...], z[...] = scale, zero
+    q[...] = np.clip(np.rint(x / scale[:, None]) + zero[:, None], -128, 127)
+
+def by_reciprocal(x, q, s, z, shift=0):
+    low, high = ends(x)
+    scale = np.maximum((high - low) * np.float32(1 / 255), np.float32(1e-8))
+    once = np.float32(1) / scale
+    zero = np.rint(-128 - low * once)
+    s[...], z[...] = scale, zero
+    q[...] = np.clip(np.rint(x * once[:, None]) + zero[:, None] + shift, -128, 127)
+
+def shifted(x, q, s, z):
+    by_reciprocal(x, q, s, z, 1)
+"""
+
+
+@pytest.mark.parametrize(("function", "right"), [("by_reciprocal", True), ("shifted", False)])
+def test_a_zero_point_half_way_goes_to_either_side(function: str, right: bool, tmp_path: Path) -> None:
+    """Rows that are as high as low, and one row alone, whose zero point is no input for being all there is."""
+    (tmp_path / "ops.py").write_text(STEPPED)
+    shapes = {"x": ["B", "D"], "q": ["B", "D"], "s": ["B"], "z": ["B"]}
+    types = {"x": "float32", "q": "int8", "s": "float32", "z": "int32"}
+    args = [
+        {"name": n, "role": "activation" if n == "x" else "output", "dtype": types[n], "shape": shapes[n]}
+        for n in types
+    ]
+    names = {"match": "k", "candidate": f"ops:{function}", "reference": "ops:stock"}
+    kernel = KernelContract.model_validate({**names, "dims": ["B in 1..4", "D in 1..64"], "args": args})
+    sizes = [(("B", rows), ("D", columns)) for rows, columns in ((1, 6), (3, 31), (1, 25), (2, 16))]
+    with runner_for(kernel, Trees(tmp_path, tmp_path), Limits(wall=30)) as runner:
+        results = [
+            run_case(runner, Case("k", dims, seed, variants=(("x", variant),))).result
+            for seed in range(4 if right else 1)
+            for dims in sizes
+            for variant in ("integers", "halfway", "tied")
+        ]
+    assert (not any(r.faults for r in results)) == right

@@ -47,6 +47,11 @@ class Beside:
         return self.wide and any(holds_ties(self.contract, self.case, name) for name in float_arguments(self.inputs))
 
     @property
+    def _stepped(self) -> list[str]:
+        """Integers that are made of equal values, which may lie half way between two of them."""
+        return [name for name, array in self.native.items() if self._tied and array.dtype.kind in "iu"]
+
+    @property
     def _fixed(self) -> bool:
         """Whether it is asked how results round."""
         return self.wide and self.contract.rounding == "as-baseline"
@@ -69,6 +74,8 @@ class Beside:
         if self._tied:
             yield from (_moved(self.contract, self.inputs, self.case, at, wide=True, by=BARELY) for at in probes)
             yield from (_moved_together(self.contract, self.inputs, self.case, index) for index in probes)
+        if self._stepped:
+            yield from (_moved_together(self.contract, self.inputs, self.case, at, signed=True) for at in probes)
         for one, index in self._pairs:
             yield from halves(self.contract, self.inputs, given, self.case, one, index)
         yield from at_edges(self.inputs, given, self._edges)
@@ -93,6 +100,9 @@ class Beside:
             for outputs in islice(results, probes):
                 for name, spread in spreads.items():
                     spread.add_together(outputs[name], 1 / probes)
+        for outputs in islice(results, probes if self._stepped else 0):
+            for name in self._stepped:
+                spreads[name].add(outputs[name])
         outweighed = any(variant in OUTWEIGHED for _, variant in self.case.variants)
         for summed, _ in self._pairs:
             share = 1 / _pairs(self.inputs, summed)
@@ -138,14 +148,21 @@ def _moved(contract: KernelContract, inputs: Inputs, case: Case, index: int, *, 
     return found
 
 
-def _moved_together(contract: KernelContract, inputs: Inputs, case: Case, index: int) -> Inputs:
-    """Equal values by the same, all others as in `_moved`; in the promised precision, or an argument's own if wider."""
+def _moved_together(
+    contract: KernelContract, inputs: Inputs, case: Case, index: int, *, signed: bool = False
+) -> Inputs:
+    """Equal values by the same, all others as in `_moved`; in the promised precision, or an argument's own if wider.
+
+    `signed`: negatives of them by something else, and in float64.
+    """
     found, promised = dict(inputs), dtype_of(contract.compute_dtype)
     for name in float_arguments(inputs):
         array = inputs[name]
         dtype = promised if array.itemsize <= promised.itemsize else array.dtype
+        dtype = np.dtype(np.float64) if signed else dtype
         if holds_ties(contract, case, name):
-            by, draw = step_of(PROMISED[contract.compute_dtype]), Tied(derived(case.seed, "tied", index))
+            by = PROMISED[contract.compute_dtype]
+            by, draw = by if signed else step_of(by), Tied(derived(case.seed, "tied", index), signed)
             found[name] = _written(array, dtype, by, draw)
         else:
             source = Source(derived(case.seed, "probe", index, name))

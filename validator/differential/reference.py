@@ -23,7 +23,7 @@ from validator.differential.numbers import Array, in_chunks, is_float, same_byte
 from validator.differential.overflow import LEAST_NORMAL, flushed, only_moves, overflown, reaches_the_limits
 from validator.differential.padding import unused_parts
 from validator.differential.spill import kept
-from validator.manifest.contract import KernelContract
+from validator.manifest.contract import FILLED, KernelContract
 from validator.run.sandbox import Outcome, Reply, Worker
 
 __all__ = ["Outputs", "Reference"]
@@ -121,7 +121,7 @@ class Reference:
             lost = free[name] | overflown(self.stock, case, inputs, spread.exact, due, moves=name in moves)
             if (tiny := flushed(self.stock, inputs, spread.exact, due)).any():
                 yard[tiny] = np.maximum(yard[tiny], LEAST_NORMAL)
-            if _only_rounds(inputs, due):
+            if _only_rounds(self.stock, inputs, due):
                 yard = np.zeros_like(yard)
             noise = undecided[name].where if undecided else None
             expected[name] = Expected(spread.exact, due, yard, np.broadcast_to(lost, due.shape), noise, *ends)
@@ -228,16 +228,18 @@ class Reference:
         return outputs
 
 
-def _only_rounds(inputs: Inputs, native: Array) -> bool:
+def _only_rounds(contract: KernelContract, inputs: Inputs, native: Array) -> bool:
     """Whether an integer result is an input rounded, and cut off at its type's ends or before: nothing was computed
     that could be off, so that a value half way goes where it goes.
     """
     if native.dtype.kind not in "iu" or not native.size:
         return False
+    read = (v for n, v in inputs.items() if contract.values[n][0] not in FILLED and isinstance(v, np.ndarray))
+    alike = [np.rint(v.astype(np.float64)) for v in read if is_float(v.dtype) and v.shape == native.shape]
     low, high = native.min(), native.max()
-    floats = (v for v in inputs.values() if isinstance(v, np.ndarray) and is_float(v.dtype))
-    alike = (v.astype(np.float64) for v in floats if v.shape == native.shape)
-    return any(np.array_equal(np.clip(np.rint(value), low, high), native) for value in alike)
+    # Where nothing is but at the ends, being cut off there makes an input of anything.
+    is_cut = bool(((native > low) & (native < high)).any())
+    return any(np.array_equal(np.clip(one, low, high) if is_cut else one, native) for one in alike)
 
 
 def _widened(inputs: Inputs) -> Inputs:

@@ -42,6 +42,7 @@ class Spread:
         self._moved: F64 = spilled(exact.shape, np.dtype(np.float64))
         self._jumps: NDArray[np.bool_] = np.broadcast_to(np.zeros((), np.bool_), exact.shape)
         """Where the result is another as soon as equal inputs are moved apart."""
+        self._tied = False
         graded = is_graded(native.dtype)
         self._graded = Graded(self.exact, native) if graded and is_float(native.dtype) else None
         self._over: NDArray[np.bool_] | None = np.zeros(native.shape, bool) if graded and not self._graded else None
@@ -82,6 +83,7 @@ class Spread:
 
         Not of integers: what lies half way by arithmetic on equal inputs may be rounded to either side.
         """
+        self._tied = True
         if not is_float(self._native.dtype):
             return
         if not self._jumps.flags.writeable:
@@ -135,9 +137,7 @@ class Spread:
         """
         dtype = self._native.dtype
         if not is_float(dtype):
-            # An integer that a rounding error moves by one step (a value on an edge) may be off by that step.
-            edge = self._moved == 1 if self._over is None else (self._moved == 1) | self._over
-            return np.where(edge & (dtype.kind != "b"), 1.0, 0.0)
+            return self._steps() if dtype.kind != "b" else np.zeros(self._moved.shape)
         for total, exact, native in in_chunks(self._moved, self.exact, self._native):
             total += np.square(_finite(0.5 * eps_of(dtype) * np.abs(exact)))
             total += np.square(_finite(native.astype(np.float64) - exact))
@@ -145,7 +145,26 @@ class Spread:
             total += smallest(dtype)
         return self._moved
 
+    def _steps(self) -> F64:
+        """How many steps an integer may be off by: one where a rounding error moves it by one (a value on an edge); two
+        where it moves it by two and none of the result further, as a sum of two rounded values goes, and no position.
 
+        Such a sum stays where it is when moves take one of them up and the other down, and rounding in between need not
+        do that: where values are equal on purpose, and most of a row is on an edge, all of it may be as far off.
+        """
+        steps = (self._moved == 1) if self._over is None else (self._moved == 1) | self._over
+        if self._moved.max(initial=0) > _TWO_STEPS:
+            return np.asarray(steps, np.float64)
+        steps = np.maximum(steps, self._moved)
+        if self._tied and steps.ndim and steps.shape[-1]:
+            mostly = np.mean(steps > 0, axis=-1, keepdims=True) >= _MOST_OF_A_ROW
+            steps = np.where(mostly, np.max(steps, axis=-1, keepdims=True), steps)
+        return np.asarray(steps, np.float64)
+
+
+_TWO_STEPS = 2
+"""How far an integer goes that is a sum of two rounded values."""
+_MOST_OF_A_ROW = 0.5
 _DECIDED = 1 / 64
 """Of a step of its type: what rounding errors in a result may come to before its last digit is theirs."""
 

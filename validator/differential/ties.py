@@ -34,11 +34,14 @@ class Tied:
     """Moves that are the same for equal values of any argument, and for halves, doubles and negatives of them."""
 
     seed: int
+    signed: bool = False
+    """Negatives are moved otherwise: what lies half way between two that are opposite no longer does."""
 
     def bell(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Whole numbers from -7 to 7, by a hash of each significand (the finalizer of splitmix64)."""
         with np.errstate(over="ignore"):
-            bits = np.asarray(np.frexp(np.abs(values))[0]).view(np.uint64) + np.uint64(self.seed)
+            bits = np.asarray(np.frexp(values if self.signed else np.abs(values))[0]).view(np.uint64)
+            bits = bits + np.uint64(self.seed)
             for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
                 bits = (bits ^ (bits >> np.uint64(shift))) * np.uint64(factor)
         return np.rint(2.0 * bell_of(bits ^ (bits >> np.uint64(31))))
