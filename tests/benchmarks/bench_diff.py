@@ -32,7 +32,7 @@ import tempfile
 import time
 import tracemalloc
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -42,7 +42,9 @@ from unittest.mock import patch
 
 import numpy as np
 
+from validator.differential import plans
 from validator.differential.cases import Case, Inputs, copied
+from validator.differential.changes import rearranged, single_changes
 from validator.differential.engine import run_case
 from validator.differential.expected import Expected
 from validator.differential.processes import Trees, runner_for
@@ -93,6 +95,7 @@ CASES = (
     ("add", 4096, 5),
 )
 """Callable, rows and columns, how often each plan is timed."""
+CHANGES = (rearranged, single_changes)
 PLANS = ("repeat", "same-buffer", "flip", "recheck", "a-b-a")
 
 
@@ -141,6 +144,22 @@ class Prepared:
         self.busy += time.process_time() - busy
         return copies
 
+    def counted(self, changes: Callable[..., Iterator[Any]]) -> Callable[..., Iterator[Any]]:
+        """Changing inputs of a plan is drawing them, too."""
+
+        def of(*args: Any) -> Iterator[Any]:
+            several = changes(*args)
+            while True:
+                started, busy = time.perf_counter(), time.process_time()
+                changed = next(several, None)
+                self.spent += time.perf_counter() - started
+                self.busy += time.process_time() - busy
+                if changed is None:
+                    return
+                yield changed
+
+        return of
+
     def drawn(self, value: Any) -> Any:
         """The same values, where the runner would draw them."""
         there = self.runner._book.home(self.runner.candidate, value.shape, value.dtype)
@@ -163,6 +182,7 @@ def report(name: str, size: int, times: int, folder: Path, function: Callable[..
     with runner_for(contract(name), Trees(folder, folder), Limits(wall=120)) as runner:
         whole = memory(runner, [Case(name, (("N", size),), 1, plan) for plan in PLANS])
         ready = Prepared(runner)
+        plans.rearranged, plans.single_changes = map(ready.counted, CHANGES)
         spent = calls = cpu = direct = direct_cpu = 0.0
         for plan in PLANS:
             case = Case(name, (("N", size),), 1, plan)

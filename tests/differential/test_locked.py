@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from validator.differential import book
+from validator.differential import book, changes
 from validator.differential import runner as runner_module
 from validator.differential.cases import Case
 from validator.differential.engine import planned_cases, run_case, run_kernel
@@ -193,6 +194,17 @@ def test_poison_that_was_laid_beforehand_hides_nothing(
         with runner_for(contract(candidate), trees) as runner:
             result = run_case(runner, Case("scale", (("B", 4), ("D", 24)), 1, plan)).result
         assert result.faults, plan
+
+
+@pytest.mark.parametrize("shape", [(4, 6), (5, 3, 7), (300, 1000), (6,), (1,), (2, 1), (0, 3)])
+def test_what_is_turned_round_is_the_same_again_afterwards(shape: tuple[int, ...]) -> None:
+    array = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+    before = array.copy()
+    for axis in {0, len(shape) - 1}:
+        changes._turn(array, axis)
+        np.testing.assert_array_equal(array, np.flip(before, axis))
+        changes._turn(array, axis)
+        np.testing.assert_array_equal(array, before)
 
 
 class Interrupted(Here):

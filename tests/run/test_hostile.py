@@ -31,6 +31,9 @@ def hang(x, y, out):
     while True:
         pass
 
+def naps(x, y, out):
+    time.sleep(0.05)
+
 def sleep(x, y, out):
     time.sleep(60)
 
@@ -177,6 +180,31 @@ def test_an_ordinary_callable_gives_its_result(tree: Path) -> None:
         np.testing.assert_array_equal(np.frombuffer(w.lend(2, 24), np.float32), (X + X).ravel())
         many = w.call_many([a_call(w, 3 * i) for i in range(5)])
         assert [r.outcome for r in many] == [Outcome.OK] * 5
+        assert w.starts == 1
+
+
+def test_a_call_that_was_announced_finds_what_stands_there_when_it_comes(tree: Path) -> None:
+    with worker(tree, "add") as w:
+        w.coming(a_call(w))  # nobody is there to map anything
+        assert w.call(a_call(w)).outcome is Outcome.OK
+        w.coming(a_call(w, 3))
+        w.coming(Call(((1 << 31, 1 << 60, 1 << 60),), ()))  # what cannot be mapped is nobody's answer
+        call = a_call(w, 3)
+        w.lend(3, 24)[:] = (2 * X).tobytes()
+        assert w.call(call).outcome is Outcome.OK
+        np.testing.assert_array_equal(np.frombuffer(w.lend(5, 24), np.float32), (3 * X).ravel())
+        assert w.starts == 1
+
+
+def test_what_is_not_sent_at_once_goes_before_the_next_question(tree: Path) -> None:
+    """More announcements than a socket takes while nobody reads them."""
+    with worker(tree, "naps") as w:
+        assert w.call(a_call(w)).outcome is Outcome.OK
+        begun = w.begin(a_call(w), 7)
+        for _ in range(3000):
+            w.coming(a_call(w))
+        assert w.finish(begun) is not None
+        assert w.call(a_call(w)).outcome is Outcome.OK
         assert w.starts == 1
 
 

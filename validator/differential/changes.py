@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import numpy as np
@@ -60,19 +60,44 @@ def rearranged(contract: KernelContract, case: Case, inputs: Inputs) -> Generato
     name = able[int(source.below(len(able), (1,))[0])]
     array = inputs[name]
     axis = (0, array.ndim - 1)[int(source.below(2, ())) if array.shape[0] > 1 else 1]
-    turned = np.flip(array, axis).copy()
-    if same_bytes(turned, array):
+    if all(same_bytes(np.ascontiguousarray(one), two.copy()) for one, two in _pairs(array, axis)):
         return
     told = f"the {'elements of each row' if axis == array.ndim - 1 else 'rows'} of {name} the other way round"
     if not array.flags.writeable:
-        yield {**inputs, name: turned}, told
+        yield {**inputs, name: np.flip(array, axis).copy()}, told
         return
-    before = array.copy()
     try:
-        array[...] = turned
+        _turn(array, axis)
         yield {**inputs, name: array.view()}, told  # another array: what lies where it was laid is not the same
     finally:
-        array[...] = before
+        _turn(array, axis)
+
+
+def _turn(array: Array, axis: int) -> None:
+    """The other way round, where it is, and back: a few rows at a time: nothing as large as the array is made."""
+    for one, two in _pairs(array, axis):
+        other = two.copy()
+        two[...] = one
+        one[...] = other
+
+
+_ROWS = 1 << 17
+"""Bytes of the rows, at least one, that change places at a time."""
+
+
+def _pairs(array: Array, axis: int) -> Iterator[tuple[Array, Array]]:
+    """Parts of an array and, seen backwards, those whose places they take; together all of it, once."""
+    count = len(array)
+    step = max(1, _ROWS * count // max(array.nbytes, 1))
+    half = count // 2 if axis == 0 else count
+    for start in range(0, half, step):
+        stop = min(start + step, half)
+        if axis == 0:
+            yield array[start:stop], array[count - stop : count - start][::-1]
+        else:
+            middle = array.shape[-1] // 2
+            rows = array[start:stop]
+            yield rows[..., :middle], rows[..., array.shape[-1] - middle :][..., ::-1]
 
 
 def _changed(

@@ -309,6 +309,7 @@ def _twice(runner: Runner, case: Case, inputs: Inputs) -> tuple[dict[str, Expect
 
     The reference is asked first: results are looked at as soon as they are there, before a thread can mend them.
     """
+    runner.ready(case, inputs)
     expected = runner.expect(case, inputs)
     with Series(runner, case, inputs, (FIRST, SECOND), then=FIRST) as series:
         first: Played = series.next(expected)

@@ -29,8 +29,8 @@ __all__ = ["PLAN_WORDS", "attributed", "differing", "follow"]
 Expectation = Mapping[str, Expected]
 Plan = Callable[[Runner, Case, Inputs, Expectation, Outputs], list[Fault]]
 
-_OTHER = 1000
-"""Slots of calls that must not share an address with the first ones."""
+_ELSEWHERE = Turn(1000)
+"""A call that must not share an address with the first ones."""
 _LATER = 16
 """Later calls, at most, after which an earlier result is looked at again: results may lie in a ring of buffers."""
 _MANY, _SECONDS = 2000, 0.4
@@ -118,10 +118,13 @@ def _repeat(runner: Runner, case: Case, inputs: Inputs, expected: Expectation, f
     return faults
 
 
-def _judged(runner: Runner, case: Case, inputs: Inputs, told: str, *, slot: int = 0) -> list[Fault]:
+def _judged(
+    runner: Runner, case: Case, inputs: Inputs, told: str, turn: Turn = FIRST, then: Turn | None = None
+) -> list[Fault]:
     """Faults of a call after others. Wrong here but right as the first call of a process: hidden state."""
+    runner.ready(case, inputs, turn)
     expected = runner.expect(case, inputs)
-    faults = runner.play(case, inputs, expected, Turn(slot)).faults
+    faults = runner.play(case, inputs, expected, turn, then=then).faults
     if not any(f.kind in (FaultKind.VALUE, FaultKind.CLASS) for f in faults):
         return list(faults)
     return attributed(runner, case, inputs, expected, faults, told)
@@ -160,10 +163,10 @@ def _other_buffer(runner: Runner, case: Case, inputs: Inputs, expected: Expectat
     fresh = runner.build(other)
     told = "with new values in other buffers, while the first ones hold the old values"
     if runner.ahead(inputs):  # what it writes to is not kept
-        return _judged(runner, other, fresh, told, slot=_OTHER)
+        return _judged(runner, other, fresh, told, _ELSEWHERE)
     held = runner.play(case, inputs, expected, known=first)
     faults = _right_at_first(held, FaultKind.REPEAT, "called again with the same values")
-    faults = faults or _judged(runner, other, fresh, told, slot=_OTHER)
+    faults = faults or _judged(runner, other, fresh, told, _ELSEWHERE)
     if held.outputs is not None and not faults:
         now = {name: held.placed.view(name).copy() for name in held.outputs if name in held.placed.views}
         for name, count in differing(runner.contract, expected, held.outputs, now, always=True):
@@ -189,26 +192,29 @@ def _flip(runner: Runner, case: Case, inputs: Inputs, expected: Expectation, fir
     One of the floats, and one of the integers, flags and numbers passed by value; then all elements of one are the
     same, in other places.
     """
+    # Of large cases in the first buffers and in the second by turns: both have held the old values.
+    turn, then = FIRST, SECOND if runner.ahead(inputs) else None
     for changes, how in ((single_changes, "with only {} changed"), (rearranged, "with {}")):
         with closing(changes(runner.contract, case, inputs)) as several:
             for changed, told in several:
-                if faults := _judged(runner, case, changed, f"{how.format(told)} in the same buffers"):
+                if faults := _judged(runner, case, changed, f"{how.format(told)} in the same buffers", turn, then):
                     return faults
+                turn, then = (turn, None) if then is None else (then, turn)
     return []
 
 
 def _recheck(runner: Runner, case: Case, inputs: Inputs, expected: Expectation, first: Outputs) -> list[Fault]:
-    # Not where later calls are; but what nobody can write need not lie in memory twice.
-    elsewhere = replace(SECOND, over=SECOND.over if runner.ahead(inputs) else None, keep=True)
-    kept = runner.play(case, inputs, expected, elsewhere, first)
+    at, then = _apart(runner, inputs)
+    kept = runner.play(case, inputs, expected, replace(at, keep=True), first, then)
     if kept.outputs is None or kept.faults:
         return _right_at_first(kept, FaultKind.REPEAT, "called again with the same values")
     other = replace(case, seed=derived(case.seed, "later"))
     later = runner.build(other)
     if runner.lasting and not runner.ahead(inputs):
         runner.call_on(other, later, int(Source(derived(case.seed, "ring")).below(_LATER, ())))
+    runner.ready(other, later, then)
     right = runner.expect(other, later)
-    faults = list(runner.play(other, later, right).faults)
+    faults = list(runner.play(other, later, right, then).faults)
     if any(f.kind in (FaultKind.VALUE, FaultKind.CLASS) for f in faults):
         return attributed(runner, other, later, right, tuple(faults), "after a call with other values")
     reply = runner.candidate.recall(kept.nonce, kept.placed.room)
@@ -222,6 +228,14 @@ def _recheck(runner: Runner, case: Case, inputs: Inputs, expected: Expectation, 
     return faults
 
 
+def _apart(runner: Runner, inputs: Inputs) -> tuple[Turn, Turn]:
+    """Buffers of a call that is looked at again, and of those after it: never the same. What nobody can write need not
+    lie in memory twice."""
+    if runner.ahead(inputs):
+        return FIRST, SECOND
+    return replace(SECOND, over=None), FIRST
+
+
 def _interleaved(runner: Runner, case: Case, inputs: Inputs, expected: Expectation, first: Outputs) -> list[Fault]:
     between = replace(
         case,
@@ -231,7 +245,7 @@ def _interleaved(runner: Runner, case: Case, inputs: Inputs, expected: Expectati
         layouts=(),
     )
     other = runner.build(between)
-    faults = _judged(runner, between, other, "after a call of other sizes", slot=_OTHER)
+    faults = _judged(runner, between, other, "after a call of other sizes", _ELSEWHERE)
     again = runner.play(case, inputs, expected, known=first)
     told = "after a call with other sizes"
     return faults + _same_bytes(runner, expected, first, again, FaultKind.HIDDEN, told)

@@ -199,9 +199,11 @@ class Runner:
         expected: Mapping[str, Expected],
         turn: Turn = FIRST,
         known: Mapping[str, Array] = MappingProxyType({}),
+        then: Turn | None = None,
     ) -> Played:
-        """Call the candidate once and judge all of it. `known`: results for these inputs that are right."""
-        with Series(self, case, inputs, [turn]) as series:
+        """Call the candidate once and judge all of it. `known`: results for these inputs that are right; `then`: where
+        a call with other values will follow, in buffers of its own."""
+        with Series(self, case, inputs, [turn], then) as series:
             return series.next(expected, known)
 
     def laid(self, case: Case, inputs: Inputs, turn: Turn) -> _Call:
@@ -224,14 +226,20 @@ class Runner:
         )
         return _Call(case, turn, inputs, passed, placed, secrets.randbits(63))
 
-    def poison(self, case: Case, inputs: Inputs, turn: Turn) -> None:
-        """Make the outputs of a later call ready, while another one runs."""
+    def ready(self, case: Case, inputs: Inputs, turn: Turn = FIRST) -> None:
+        """Lay out a large call before the reference is asked about it: the candidate maps its memory meanwhile."""
+        if self.ahead(inputs) and (call := self.poison(case, inputs, turn)) is not None:
+            self.candidate.coming(call.placed.call())
+
+    def poison(self, case: Case, inputs: Inputs, turn: Turn) -> _Call | None:
+        """Make the outputs of a later call ready, also while another one runs. None: nothing to be made ready."""
         if case.aliased or not self.lasting:
-            return  # what is changed in place has no poison
+            return None  # what is changed in place has no poison
         call = self.laid(case, inputs, turn)
         for name in self._written & call.placed.views.keys():
             at, array = call.placed.views[name]
             self._poisons.put(call.placed.where(at), call.passed[name], array, call.placed.pattern)
+        return call
 
     def begin(self, call: _Call) -> None:
         """Hand the call over, after whatever launches come before its last."""
@@ -372,6 +380,7 @@ class Series:
         if runner.ahead(inputs):
             with beside(1):
                 self._lay()
+                self._prepare()
 
     def __enter__(self) -> Self:
         return self
@@ -406,6 +415,7 @@ class Series:
         """While the last call runs."""
         if self._running is not None and self._coming is None and self._then is not None:
             self._runner.poison(self._case, self._inputs, self._then)
+            self._then = None
 
     def _begin(self) -> None:
         self._lay()

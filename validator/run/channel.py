@@ -75,6 +75,8 @@ class Kind(IntEnum):
     """gate → worker: a `Call`."""
     RECALL = 3
     """gate → worker: send the buffers of an earlier call again, as they are now; 8 bytes, its nonce."""
+    COMING = 4
+    """gate → worker: the arenas of a `Call` that will follow, to be mapped while nobody waits; never answered."""
     READY = 16
     """worker → gate, once, before anything untrusted is imported: what is enforced, `name=value` lines."""
     LOADED = 17

@@ -63,6 +63,11 @@ class Exchange:
         return selectors.EVENT_READ | (selectors.EVENT_WRITE if self._out else 0)
 
     @property
+    def unsent(self) -> list[Buffer]:
+        """What has not gone out yet."""
+        return list(self._out)
+
+    @property
     def due(self) -> int:
         """Replies in all."""
         return len(self._nonces)

@@ -37,6 +37,8 @@ class Process:
         self._limits = limits
         self._output = 0
         """Bytes on its standard streams until now."""
+        self._told: Sequence[Buffer] = ()
+        """What has not been sent yet of frames that nobody answers."""
         self.quarters = Quarters.made(adapter)
         self._socket, theirs = socket.socketpair()
         folders = (self.quarters.libraries, tree, self.quarters.home)
@@ -92,10 +94,16 @@ class Process:
 
     def begin(self, frames: Sequence[Buffer], expected: Kind, nonces: Sequence[int]) -> Exchange:
         """Send frames, as far as that goes without waiting; `finish` waits. Exchanges end in the order they began."""
+        frames, self._told = [*self._told, *frames], ()
         exchange = Exchange(self._socket, frames, expected, nonces, self._limits.returned)
         with contextlib.suppress(OSError):  # whatever it is, the wait for the answer meets it too
             exchange.send()
         return exchange
+
+    def tell(self, frames: Sequence[Buffer]) -> None:
+        """Send what is not answered: as far as that goes without waiting, and the rest with the next exchange."""
+        exchange = self.begin(frames, Kind.RESULT, [])
+        self._told = exchange.unsent
 
     def finish(self, exchange: Exchange, seconds: float) -> list[Reply]:
         """The answers to what was begun."""

@@ -99,6 +99,12 @@ class Worker:
         frames = pack_frame(Kind.CALL, nonce, asked.parts)
         return Begun(self._process, self._process.begin(frames, Kind.RESULT, [nonce]), asked.room)
 
+    def coming(self, call: Call) -> None:
+        """Have the arenas of a later call mapped, if the worker runs and has nothing else to do: their contents may
+        change until then."""
+        if self._process is not None:
+            self._process.tell(pack_frame(Kind.COMING, 0, call.pack()))
+
     def finish(self, begun: Begun) -> Reply | None:
         """Wait for the answer to a call. None: it never came to it, because the process was ended before."""
         if begun.process is None or begun.exchange is None:

@@ -7,6 +7,7 @@ callable from its tree.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import ctypes.util
 import importlib
@@ -25,6 +26,10 @@ SYSTEM = (
     "/proc/cpuinfo", "/proc/meminfo", "/sys/devices/system",
 )  # fmt: skip
 """What an interpreter and its libraries read."""
+_FIXED = 0x10
+"""MAP_FIXED."""
+_TOUCHED = 1 << 30
+"""Bytes of an arena up to which all its pages are touched beforehand: what is longer has holes."""
 KEPT = 64
 """Calls whose buffers are kept for a later look."""
 
@@ -57,37 +62,39 @@ class Arenas:
         self._map.restype = ctypes.c_void_p
         self._map.argtypes = (ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_int64)
 
-    def at(self, slot: int, offset: int, length: int) -> memoryview:
+    def at(self, slot: int, offset: int, length: int, *, touched: bool = False) -> memoryview:
         """The slot's memory; at the same address as before when it is the same region, or as long a one that only the
-        gate can write: other values lie there then, in the same buffer as far as anybody here can see."""
+        gate can write: other values lie there then, in the same buffer as far as anybody here can see.
+
+        `touched`: its pages are there at once, and not one by one as they are used."""
         known = self.slots.get(slot)
         if known is None or known[:2] != (offset, length):
             alike = known is not None and known[1] == length and not (known[0] - offset) % mmap.PAGESIZE
             if known is not None and alike and slot & self.given_bit:
-                self._put(self.places[slot], offset, length, slot)
+                self._put(self.places[slot], offset, length, slot, touched)
                 self.slots[slot] = known = (offset, length, known[2])
             else:
-                self.slots[slot] = known = (offset, length, self._mapped(offset, length, slot))
+                self.slots[slot] = known = (offset, length, self._mapped(offset, length, slot, touched))
         return known[2]
 
-    def _mapped(self, offset: int, length: int, slot: int) -> memoryview:
+    def _mapped(self, offset: int, length: int, slot: int, touched: bool) -> memoryview:
         page, within = mmap.PAGESIZE, offset % mmap.PAGESIZE
         body = -(-max(within + length, 1) // page) * page
         memory = mmap.mmap(-1, body + 2 * page)
         self.places[slot] = address = ctypes.addressof(ctypes.c_char.from_buffer(memory)) + page
-        self._put(address, offset, length, slot)
+        self._put(address, offset, length, slot, touched)
         for guard in (address - page, address + body):
             self._mprotect(guard, page, 0)
         return memoryview(memory)[page + within : page + within + length]
 
-    def _put(self, address: int, offset: int, length: int, slot: int) -> None:
+    def _put(self, address: int, offset: int, length: int, slot: int, touched: bool) -> None:
         """A region's pages at an address."""
         page, within = mmap.PAGESIZE, offset % mmap.PAGESIZE
         body = -(-max(within + length, 1) // page) * page
-        given, fixed = slot & self.given_bit, 0x10
+        given, how = slot & self.given_bit, mmap.MAP_SHARED | _FIXED | touched * mmap.MAP_POPULATE
         allowed = mmap.PROT_READ if given else mmap.PROT_READ | mmap.PROT_WRITE
         descriptor = self.given if given else self.descriptor
-        if self._map(address, body, allowed, fixed | mmap.MAP_SHARED, descriptor, offset - within) != address:
+        if self._map(address, body, allowed, how, descriptor, offset - within) != address:
             raise MemoryError(f"{body} bytes cannot be mapped")
 
 
@@ -141,6 +148,9 @@ class Worker:
         kinds = self.channel.Kind
         while (frame := self._receive()) is not None:
             try:
+                if frame.kind == kinds.COMING:
+                    self._coming(frame)
+                    continue
                 if frame.kind == kinds.LOAD:
                     parts, kind = self._load(**json.loads(bytes(frame.payload))), kinds.LOADED
                 elif frame.kind == kinds.CALL:
@@ -237,6 +247,12 @@ class Worker:
             while len(self.kept) > KEPT:
                 del self.kept[next(iter(self.kept))]
         return self._pack(views, room, returns)
+
+    def _coming(self, frame: Any) -> None:
+        """What fails here fails again when the call comes, and is told then."""
+        with contextlib.suppress(Exception):
+            for slot, offset, length in self.channel.Call.unpack(frame.payload).arenas:
+                self.arenas.at(slot, offset, length, touched=length <= _TOUCHED)
 
     def _address(self, view: memoryview) -> int:
         return int(self.numpy.frombuffer(view, self.numpy.uint8).ctypes.data)
