@@ -33,6 +33,12 @@ def named(x, out, *, factor):
 
 unnamed = lambda x: x
 
+class Kernel:
+    def __call__(self, x):
+        pass
+
+instance = Kernel()
+
 def helper(x):
     pass
 
@@ -71,6 +77,7 @@ def _ran(folder: Path, **changes: Any) -> list[Ran]:
         ({"candidate": "ops:scaled"}, Status.UNPROVEN, "the contract passes 2 arguments: x, out"),
         ({"candidate": "ops:named"}, Status.UNPROVEN, "the contract passes 2 arguments: x, out"),
         ({"candidate": "ops:unnamed"}, Status.UNPROVEN, "the contract passes 2 arguments: x, out"),
+        ({"candidate": "ops:instance"}, Status.UNPROVEN, "the contract passes 2 arguments: x, out"),
         ({"candidate": "ops:wrong_inside"}, Status.REFUTED, "cases fail"),
         ({"reference": "ops:doubled"}, Status.UNPROVEN, 'leaves out as it was: say `returns = ["out"]`'),
         ({"reference": "ops:short_rows_only"}, Status.UNPROVEN, "with D >= 40, in 0 of"),

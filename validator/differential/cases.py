@@ -24,6 +24,7 @@ from validator.differential.errors import DifferentialError
 from validator.differential.inputs import VARIANTS, Fill, Room, applicable, filled
 from validator.differential.numbers import Array, Source, derived, dtype_of, is_float
 from validator.differential.padding import has_padding, point_elsewhere, unused_parts
+from validator.differential.pinned import Pinned, few, pinned
 from validator.differential.shapes import Space, shape_of
 from validator.errors import Problem
 from validator.manifest.contract import FILLED, KernelContract, Role, Values
@@ -49,7 +50,9 @@ __all__ = [
     "judged_arguments",
     "layouts_of",
     "load_case",
+    "nameable",
     "size_of",
+    "values_of",
     "variants_of",
     "with_padding_told",
 ]
@@ -105,6 +108,8 @@ class Case:
     """What no index points to and no length covers holds NaN."""
     configuration: tuple[tuple[str, int], ...] = ()
     """What the candidate is told to choose, where it has a choice."""
+    pinned: Pinned = ()
+    """Argument → its elements, for numbers and few whole ones that the seed does not draw."""
     origin: str = ""
     """Why the case exists, in words."""
     input_class: str = ""
@@ -114,8 +119,9 @@ class Case:
     def id(self) -> str:
         """The same for the same case on any machine; says nothing of why it exists."""
         facts = {name: getattr(self, name) for name in _FACTS}
-        if not self.configuration:
-            del facts["configuration"]
+        for later in ("configuration", "pinned"):  # ids of cases without them are older than they are
+            if not facts[later]:
+                del facts[later]
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:12]
 
     def words(self) -> str:
@@ -126,7 +132,9 @@ class Case:
         parts += [f"{name} lies {layout} in memory" for name, layout in self.layouts]
         parts += [f"{name} shares memory with its alias" for name in self.aliased]
         parts += ["unused parts hold NaN"] if self.padding else []
-        parts += [f"candidate configured with {name} = {value}" for name, value in self.configuration]
+        chosen = ", ".join(f"{name} = {value}" for name, value in self.configuration)
+        parts += [f"candidate configured with {chosen}"] if chosen else []
+        parts += [f"{name} = {', '.join(f'{value:.6g}' for value in values)}" for name, values in self.pinned]
         return "; ".join(parts) + f"; plan {self.plan}"
 
 
@@ -141,7 +149,7 @@ _FACTS = tuple(field.name for field in fields(Case) if field.name not in ("origi
 
 def case_text(case: Case) -> str:
     """A case as one line of JSON: what `validator replay` takes and what a corpus holds."""
-    plain = {k: v for k, v in asdict(case).items() if v not in ((), "", False)}
+    plain = {k: v for k, v in asdict(case).items() if v not in ((), "") and v is not False}
     return json.dumps({"schema": CASE_SCHEMA, **plain}, separators=(",", ":"))
 
 
@@ -240,9 +248,9 @@ def build(
         if name in given and name not in variants:
             inputs[name] = given[name]
             continue
-        fill = fill_of(contract, case, name)
-        if name in rooms or case.padding:
-            fill = replace(fill, room=rooms.get(name, fill.room), spare=case.padding)
+        fill = replace(fill_of(contract, case, name), spare=case.padding)
+        if name in rooms:
+            fill = replace(fill, room=rooms[name])
         if role in FILLED:
             inputs[name] = np.broadcast_to(np.zeros((), fill.dtype), fill.shape)
             continue
@@ -261,9 +269,28 @@ def build(
 
 def _made(fill: Fill, case: Case) -> Any:
     """An argument's values, on purpose where the case says so."""
-    source, variants = Source(derived(case.seed, fill.name)), dict(case.variants)
-    array = VARIANTS[variants[fill.name]].make(fill, source) if fill.name in variants else filled(fill, source)
+    source, variants, named = Source(derived(case.seed, fill.name)), dict(case.variants), dict(case.pinned)
+    if fill.name in named:
+        array = pinned(fill, named[fill.name])
+    else:
+        array = VARIANTS[variants[fill.name]].make(fill, source) if fill.name in variants else filled(fill, source)
     return array.item() if fill.role is Role.SCALAR and array.ndim == 0 else array
+
+
+def values_of(contract: KernelContract, case: Case, name: str) -> Any:
+    """The values of one argument, and of none that it does not hang on."""
+    longest = contract.values[name][1].domain.longest
+    if longest is not None:
+        return _made(_holding(contract, case, name, {longest: values_of(contract, case, longest)}), case)
+    return _made(replace(fill_of(contract, case, name), spare=case.padding), case)
+
+
+def nameable(contract: KernelContract, case: Case) -> dict[str, Fill]:
+    """Arguments of which a case may name the values itself, and what is told of each."""
+    named = {n for n, (role, v) in contract.values.items() if role not in FILLED and is_drawn(v)}
+    able = named.difference(contract.generated, case.aliased)
+    fills = ((name, fill_of(contract, case, name)) for name in contract.values if name in able)
+    return {name: fill for name, fill in fills if few(fill)}
 
 
 def _holding(contract: KernelContract, case: Case, name: str, inputs: Inputs) -> Fill:

@@ -9,13 +9,14 @@ from pathlib import Path
 from validator.differential.cases import (
     Case,
     case_text,
-    configurations_of,
     layouts_of,
     load_case,
+    nameable,
     variants_of,
 )
 from validator.differential.errors import DifferentialError
 from validator.differential.padding import has_padding
+from validator.differential.pinned import allowed
 from validator.differential.shapes import Space
 from validator.errors import Problem
 from validator.manifest.contract import KernelContract
@@ -75,11 +76,26 @@ def fits(contract: KernelContract, case: Case) -> bool:
         all(dtype in values[name].choices for name, dtype in case.dtypes)
         and all(layout in layouts_of(values[name]) for name, layout in case.layouts)
         and all(getattr(values[name], "alias_of", None) for name in case.aliased)
-        and case.configuration in ((), *configurations_of(contract))
+        and _chooses(contract, case.configuration)
         and all(variant in variants_of(contract, case, name, alone=False) for name, variant in case.variants)
         and (has_padding(contract) or not case.padding)
+        and _names(contract, case)
         and (contract.batch is not None or case.plan != "batch-mates")
     )
+
+
+def _chooses(contract: KernelContract, chosen: tuple[tuple[str, int], ...]) -> bool:
+    """Whether the candidate can be told to choose this: nothing, or one of each."""
+    options = contract.configurations
+    one_of_each = tuple(name for name, _ in chosen) == tuple(options) and all(v in options[n] for n, v in chosen)
+    return not chosen or one_of_each
+
+
+def _names(contract: KernelContract, case: Case) -> bool:
+    """Whether the values that the case names itself are within the contract."""
+    able = nameable(contract, case)
+    few = dict(case.pinned)
+    return len(few) == len(case.pinned) and all(n in able and allowed(able[n], values) for n, values in few.items())
 
 
 def split(contract: KernelContract, cases: Iterable[Case]) -> tuple[tuple[Case, ...], tuple[Case, ...]]:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -26,7 +25,7 @@ from validator.differential.journal import Finished, Journal
 from validator.differential.plans import attributed, differing, follow
 from validator.differential.results import CaseResult, KernelResult
 from validator.differential.runner import FIRST, SECOND, Outputs, Played, Runner, Series
-from validator.differential.shapes import Space
+from validator.differential.simpler import STEPS, Step
 from validator.manifest.contract import KernelContract
 from validator.run.sandbox import Outcome, Worker
 
@@ -158,7 +157,7 @@ def _takes_others(runner: Runner, first: CaseResult) -> str:
     """Why the candidate cannot be called as the contract says: it takes other arguments. Empty where it can."""
     contract, target = runner.contract, runner.candidate.target
     name = re.escape(target.rpartition(":")[2])
-    own = rf"TypeError: (\S+\.)?({name}|<lambda>)\(\) (takes|missing) .*argument"
+    own = rf"TypeError: (\S+\.)?({name}|<lambda>|__call__)\(\) (takes|missing) .*argument"
     said = next((f.message for f in first.faults if f.kind is FaultKind.WORKER and re.search(own, f.message)), "")
     if not said or runner.chosen.compiled:
         return ""
@@ -386,46 +385,38 @@ def _alike(failed: CaseResult, other: CaseResult) -> bool:
 
 
 def _smallest(runner: Runner, failed: CaseResult) -> CaseResult:
-    best, tries, without = failed, 0, 0
-    space = runner.space
-    progress = True
-    while progress and tries < _TRIES:
-        progress = False
-        for simpler in _simpler(best.case, space):
-            tries += 1
-            if tries > _TRIES or without > _DEADLINES:
-                return best
+    search, before = _Search(runner, failed, failed), None
+    while before is not search.best:
+        before = search.best
+        for step in STEPS:
+            while search.goes_on(step):
+                pass
+    return search.best
+
+
+@dataclass
+class _Search:
+    """For the smallest case that fails as one does, within a number of runs."""
+
+    runner: Runner
+    failed: CaseResult
+    best: CaseResult
+    tried: set[Case] = field(default_factory=set)
+    without: int = 0
+    """Runs that gave no result."""
+
+    def goes_on(self, step: Step) -> bool:
+        """Whether one of the cases that are simpler in this way fails alike: that is the best one then."""
+        case, runner = self.best.case, self.runner
+        for simpler in step(runner.contract, runner.space, case):
+            if simpler in self.tried:
+                continue
+            self.tried.add(simpler)
+            if len(self.tried) > _TRIES or self.without > _DEADLINES:
+                return False
             result = run_case(runner, simpler).result
-            without += any(f.kind is FaultKind.WORKER for f in result.faults)
-            if _alike(failed, result):
-                best, progress = result, True
-                break
-    return best
-
-
-def _simpler(case: Case, space: Space) -> Iterator[Case]:
-    """Cases one step simpler, the boldest first."""
-    dims = dict(case.dims)
-    smallest = space.smallest()
-    if dims != smallest:
-        yield replace(case, dims=tuple(smallest.items()))
-    for part in ("variants", "layouts", "aliased", "dtypes"):
-        items = getattr(case, part)
-        if len(items) > 1:
-            yield _with(case, part, ())
-        for item in items:
-            yield _with(case, part, tuple(i for i in items if i != item))
-    if case.padding:
-        yield replace(case, padding=False)
-    if case.plan != "repeat":
-        yield replace(case, plan="repeat")
-    for name, value in case.dims:
-        options = [v for v in (smallest.get(name, value), value // 2, value - 1) if v < value]
-        for option in dict.fromkeys(options):
-            found = dict(dims, **{name: option})
-            if option in space.values[name] and space.holds(found):
-                yield replace(case, dims=tuple(found.items()))
-
-
-def _with(case: Case, part: str, items: Any) -> Case:
-    return replace(case, **{part: items})
+            self.without += any(f.kind is FaultKind.WORKER for f in result.faults)
+            if _alike(self.failed, result):
+                self.best = result
+                return True
+        return False

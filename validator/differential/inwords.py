@@ -6,12 +6,10 @@ import numpy as np
 
 from validator.differential.cases import FILLED, Inputs, is_drawn
 from validator.differential.numbers import is_float
+from validator.differential.pinned import FEW
 from validator.manifest.contract import KernelContract
 
 __all__ = ["in_words"]
-
-_ELEMENTS = 8
-"""Of an array that is shown."""
 
 
 def in_words(contract: KernelContract, inputs: Inputs) -> str:
@@ -23,6 +21,6 @@ def in_words(contract: KernelContract, inputs: Inputs) -> str:
             continue
         if not isinstance(value, np.ndarray):
             told.append(f"{name} = {value:.6g}" if isinstance(value, float) else f"{name} = {value}")
-        elif not is_float(value.dtype) and 0 < value.size <= _ELEMENTS:
+        elif not is_float(value.dtype) and 0 < value.size <= FEW:
             told.append(f"{name} = {value.astype(object).tolist()}")
     return "; ".join(told)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from validator.differential.cases import Case, case_text
 from validator.differential.controls import Controlled
@@ -39,8 +39,10 @@ class CaseResult:
 
     def words(self) -> str:
         """The inputs as a sentence."""
-        inputs, plan, name = self.case.words().rpartition("; plan ")
-        return f"{inputs}; {self.chosen}{plan}{name}" if self.chosen else self.case.words()
+        if not self.chosen:
+            return self.case.words()
+        inputs, plan, name = replace(self.case, pinned=()).words().rpartition("; plan ")
+        return f"{inputs}; {self.chosen}{plan}{name}"
 
     @property
     def status(self) -> str:
