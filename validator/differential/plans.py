@@ -124,7 +124,7 @@ def _judged(
     """Faults of a call after others. Wrong here but right as the first call of a process: hidden state."""
     runner.ready(case, inputs, turn)
     expected = runner.expect(case, inputs)
-    faults = runner.play(case, inputs, expected, turn, then=then).faults
+    faults = runner.play(case, inputs, expected, replace(turn, fleeting=True), then=then).faults
     if not any(f.kind in (FaultKind.VALUE, FaultKind.CLASS) for f in faults):
         return list(faults)
     return attributed(runner, case, inputs, expected, faults, told)

@@ -26,7 +26,7 @@ _NO_ARRAY = 4
 
 @dataclass(frozen=True, slots=True)
 class Returned:
-    """Outputs, which nobody else can change any more."""
+    """Outputs, which nobody else can change any more unless they were not copied."""
 
     outputs: dict[str, Array]
     faults: tuple[Fault, ...] = ()
@@ -35,7 +35,13 @@ class Returned:
 
 
 def returned(
-    contract: KernelContract, case: Case, placed: Placed, result: Result, known: Mapping[str, Array]
+    contract: KernelContract,
+    case: Case,
+    placed: Placed,
+    result: Result,
+    known: Mapping[str, Array],
+    *,
+    copied: bool = True,
 ) -> Returned:
     """Copied out of what came back, except where it is one of the `known` results: then that stands for it."""
     found: dict[str, Array] = {}
@@ -55,7 +61,7 @@ def returned(
                 seen[name] = value
     for name, there in seen.items():
         same = name in known and same_bytes(there, known[name])
-        found[name] = known[name] if same else kept(there)
+        found[name] = known[name] if same else kept(there) if copied else there
     all_known = not faults and bool(found) and all(found[name] is known.get(name) for name in found)
     return Returned(found, tuple(faults), all_known)
 

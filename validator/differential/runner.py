@@ -40,7 +40,7 @@ class Played:
 
     faults: tuple[Fault, ...]
     outputs: Outputs | None
-    """None: no result."""
+    """None: no result. Of a fleeting call they are of use to nobody."""
     nonce: int
     placed: Placed
 
@@ -57,6 +57,8 @@ class Turn:
     """First or second poison and guard pattern."""
     keep: bool = False
     """The worker keeps the call for a later look."""
+    fleeting: bool = False
+    """Nobody asks for its results once they are judged."""
     order: Sequence[int] = ()
     """Of its launches."""
 
@@ -295,10 +297,15 @@ class Runner:
         if reply.result is None:
             return Played((_no_result(reply),), None, call.nonce, call.placed)
         right = known or (self._natives(expected) if as_trusted(self.contract.tolerance) else {})
-        back = self.collected(call.case, call.placed, reply.result, right)
+        look = partial(self.collected, call.case, call.placed, reply.result, right)
+        back = look(copied=not call.turn.fleeting)
         faults = [*back.faults, *self._disturbed(call)]
         if not back.known and not any(f.kind is FaultKind.METADATA for f in faults):
-            faults += self.judged(call.inputs, expected, back.outputs)
+            wrong = self.judged(call.inputs, expected, back.outputs)
+            if wrong and call.turn.fleeting:  # what is told of it is told of what nobody changes meanwhile
+                back = look()
+                wrong = self.judged(call.inputs, expected, back.outputs) or wrong
+            faults += wrong
         return Played(tuple(faults), back.outputs, call.nonce, call.placed)
 
     @staticmethod
@@ -307,10 +314,16 @@ class Runner:
         return {name: want.native for name, want in expected.items()}
 
     def collected(
-        self, case: Case, placed: Placed, result: Result, known: Mapping[str, Array] = MappingProxyType({})
+        self,
+        case: Case,
+        placed: Placed,
+        result: Result,
+        known: Mapping[str, Array] = MappingProxyType({}),
+        *,
+        copied: bool = True,
     ) -> Returned:
-        """The outputs, and what is wrong with their form."""
-        return returned(self.contract, case, placed, result, known)
+        """The outputs, and what is wrong with their form; not `copied`, they are seen where they lie."""
+        return returned(self.contract, case, placed, result, known, copied=copied)
 
     def _unlocked(self, call: _Call, expected: Mapping[str, Expected], known: Mapping[str, Array]) -> Played:
         """The same call with inputs that can be written: whether it was that, and what becomes of them."""
