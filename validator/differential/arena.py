@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -17,6 +18,7 @@ __all__ = [
     "GUARD",
     "PATTERNS",
     "Written",
+    "body_of",
     "changed",
     "code_of",
     "dtype_at",
@@ -102,6 +104,11 @@ def layout_of(shape: tuple[int, ...], size: int, layout: str) -> tuple[tuple[int
 
 def is_contiguous(array: Descriptor) -> bool:
     return array.strides == layout_of(array.shape, dtype_at(array.dtype).itemsize, "contiguous")[0]
+
+
+def body_of(array: Descriptor) -> tuple[int, int]:
+    """(offset, bytes) in its arena of contiguous elements."""
+    return array.offset, math.prod(array.shape) * dtype_at(array.dtype).itemsize
 
 
 def view_of(arena: memoryview, array: Descriptor) -> Array:

@@ -20,6 +20,7 @@ from validator.differential.arena import (
     GUARD,
     PATTERNS,
     Written,
+    body_of,
     changed,
     code_of,
     dtype_at,
@@ -30,9 +31,12 @@ from validator.differential.arena import (
     view_of,
 )
 from validator.differential.book import Book, number_of_poison
-from validator.differential.numbers import Array
+from validator.differential.numbers import Array, same_bytes
+from validator.differential.spill import room as room_for
+from validator.differential.spill import taken
 from validator.run.channel import EDGE, GIVEN, Call
 from validator.run.channel import Array as Descriptor
+from validator.run.elsewhere import Region, Stretch
 from validator.run.sandbox import Worker
 
 __all__ = ["Placed", "place"]
@@ -58,11 +62,17 @@ class Placed:
     book: Book = field(default_factory=Book)
     poisons: Mapping[int, int] = field(default_factory=dict)
     """Arena of a poison → the number of what stands there."""
+    regions: Mapping[int, Region] = field(default_factory=dict)
+    """Arena → where it lies on a device: what is here then is what was brought back last."""
 
     @property
     def size(self) -> int:
         """Bytes."""
         return sum(map(len, self.arenas))
+
+    def _array(self, arena: int) -> Descriptor:
+        """What lies in an arena."""
+        return next(array for at, array in self.views.values() if at == arena)
 
     def call(self, *, keep: bool = False, more: Iterable[int] = ()) -> Call:
         """The call. `more`: numbers after the arguments."""
@@ -92,7 +102,26 @@ class Placed:
     def view(self, name: str) -> Array:
         """An argument's elements as they are now."""
         arena, array = self.views[name]
+        if (region := self.regions.get(arena)) is not None:
+            region.fetch(self.arenas[arena])
         return view_of(self.arenas[arena], array)
+
+    def taken(self, name: str, known: Array | None, *, copied: bool = True) -> Array:
+        """An argument's elements as they are now, where nobody else can change them, unless they lie here and are not
+        `copied`: those of a known array, if they are."""
+        arena, array = self.views[name]
+        region, there = self.regions.get(arena), view_of(self.arenas[arena], array)
+        if region is None or not is_contiguous(array):
+            return taken(self.view(name), known, copied=copied)
+        body = body_of(array)
+        if known is not None and (known.shape, known.dtype) == (there.shape, there.dtype) and region.same(body, known):
+            return known
+        mine = room_for(there.shape, there.dtype)
+        region.take(body, mine)
+        if known is None or not same_bytes(mine, known):
+            return mine
+        region.alike(mine, known)
+        return known
 
     def guard(self) -> None:
         """Put this call's pattern around what lies there for several calls; none of them may be running."""
@@ -108,21 +137,56 @@ class Placed:
             else:
                 fill(self.arenas[at], array, value, self.pattern)
                 self.book.put(where, value, array, self.pattern)
+        self._hold()
+
+    def _hold(self) -> None:
+        """What lies here, on the device too."""
+        for name, value in self.given.items():
+            at, array = self.views[name]
+            if (region := self.regions.get(at)) is None:
+                continue
+            if is_contiguous(array):
+                region.hold(value, body_of(array), self.arenas[at], self.pattern)
+            else:
+                region.load(self.arenas[at], keep=True)
+        if self.regions and self.worker.elsewhere is not None:
+            self.worker.elsewhere.settle()
 
     def disturbed(self, inputs: Mapping[str, Any], written: Iterable[str]) -> list[tuple[str, int]]:
         """(argument, bytes that changed) outside the elements that may change: guard zones, gaps and whole inputs.
 
         `inputs`: what was placed; `written`: arguments whose elements may change.
         """
-        allowed, found = set(written), []
+        allowed = set(written)
+        found = self._disturbed_elsewhere(allowed)
         for index, arena in enumerate(self.arenas):
-            if self.slots[index] & GIVEN:
-                continue
             names = [n for n, (at, _) in self.views.items() if at == index]
-            source = None if allowed.intersection(names) else inputs[names[0]]
-            count = changed(arena, self.views[names[0]][1], source, self.pattern)
-            if count:
-                found.append((names[0], count))
+            if index in found or self.slots[index] & GIVEN:
+                continue
+            source, array = None if allowed.intersection(names) else inputs[names[0]], self.views[names[0]][1]
+            if (region := self.regions.get(index)) is not None:
+                region.fetch(arena)
+            found[index] = changed(arena, array, source, self.pattern)
+        first = {at: name for name, (at, _) in reversed(self.views.items())}
+        return [(first[index], count) for index, count in sorted(found.items()) if count]
+
+    def _disturbed_elsewhere(self, written: set[str]) -> dict[int, int]:
+        """Arena → bytes that changed, of those that are looked at where they lie."""
+        there: dict[int, Sequence[Stretch]] = {}
+        for index, region in self.regions.items():
+            if self.slots[index] & GIVEN:
+                there[index] = region.held(body_of(self._array(index)), self.pattern)
+            elif is_contiguous(self._array(index)) and any(
+                self.views[name][0] == index for name in written & self.views.keys()
+            ):
+                there[index] = region.around(body_of(self._array(index)), self.pattern)
+        if not there or self.worker.elsewhere is None:
+            return {}
+        counts = iter(self.worker.elsewhere.differing([row for rows in there.values() for row in rows]))
+        found = {index: sum(next(counts) for _ in rows) for index, rows in there.items()}
+        for index, count in found.items():
+            if not count:
+                self.regions[index].confirm()
         return found
 
 
@@ -155,6 +219,7 @@ def place(
     arenas: list[memoryview] = []
     slots: list[int] = []
     numbers: dict[int, int] = {}
+    regions: dict[int, Region] = {}
     views: dict[str, tuple[int, Descriptor]] = {}
     args = []
     for name, value in inputs.items():
@@ -172,10 +237,14 @@ def place(
         home = book.home_of(value, array) if kind and isinstance(value, np.ndarray) else None
         below = None if over is None or (apart and not kind) else over + len(arenas) | kind
         arena = worker.lend(slot, GUARD + span + GUARD, below if home is None else home)
+        region = worker.region(slot)
+        poisoned = region is not None and not kind and isinstance(value, np.ndarray) and _is_poison(value, array)
         if home is not None and isinstance(value, np.ndarray):
             book.lies(worker.arena(slot)[1:], value, array)
         elif isinstance(value, Written):
             fill(arena, array, value, pattern)
+        elif poisoned and region is not None:
+            region.poison(body_of(array), value[(0,) * value.ndim].tobytes(), pattern)
         elif not kind:
             if not poisons.ready(worker.arena(slot)[1:], value, array, pattern, arena):
                 poisons.forget(worker.arena(slot)[1:])
@@ -184,6 +253,10 @@ def place(
         elif not book.holds(where := worker.arena(slot)[1:], value, array):
             fill(arena, array, value, pattern)
             book.put(where, value, array, pattern)
+        if region is not None:
+            regions[len(arenas)] = region
+            if not kind and not poisoned:
+                region.load(arena)
         views[name] = (len(arenas), array)
         arenas.append(arena)
         slots.append(slot)
@@ -198,7 +271,14 @@ def place(
         slots.append(first_slot + len(arenas))
         returned = worker.lend(slots[-1], room)
     lasting = {name: inputs[name] for name in views if name in given and name not in aliases}
-    return Placed(worker, tuple(slots), pattern, tuple(arenas), views, tuple(args), returned, lasting, book, numbers)
+    return Placed(
+        worker, tuple(slots), pattern, tuple(arenas), views, tuple(args), returned, lasting, book, numbers, regions
+    )
+
+
+def _is_poison(value: Array, array: Descriptor) -> bool:
+    """One element throughout, with nothing between."""
+    return value.size > 0 and not any(value.strides) and is_contiguous(array)
 
 
 def _scalar(value: Any) -> Descriptor:

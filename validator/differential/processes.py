@@ -12,6 +12,7 @@ from validator.differential.device import Candidate, Device, NotRunHere, candida
 from validator.differential.errors import DifferentialError
 from validator.differential.reference import Reference
 from validator.differential.runner import Runner
+from validator.gpu.shelf import Shelf
 from validator.manifest.contract import KernelContract
 from validator.run.adapters import ADAPTERS
 from validator.run.sandbox import Limits, Worker
@@ -48,6 +49,8 @@ def runner_for(
     limits = limits or Limits()
     with ExitStack() as stack:
         candidate = stack.enter_context(_worker(chosen, contract, trees, limits))
+        if chosen.device is Device.CUDA:
+            candidate.elsewhere = Shelf()
         reference = stack.enter_context(_trusted(contract, contract.reference, trees, limits))
         baseline = reference
         if contract.baseline is not None:

@@ -12,8 +12,8 @@ from validator.differential.arena import dtype_at
 from validator.differential.buffers import Placed
 from validator.differential.cases import Case, fill_of, judged_arguments
 from validator.differential.faults import Fault, FaultKind
-from validator.differential.numbers import Array, same_bytes
-from validator.differential.spill import kept
+from validator.differential.numbers import Array
+from validator.differential.spill import taken
 from validator.manifest.contract import KernelContract
 from validator.run.channel import Array as Descriptor
 from validator.run.channel import Buffer, Result
@@ -44,9 +44,9 @@ def returned(
     copied: bool = True,
 ) -> Returned:
     """Copied out of what came back, except where it is one of the `known` results: then that stands for it."""
-    found: dict[str, Array] = {}
     faults, values = [], list(zip(result.returns, result.data, strict=True))
-    seen = {n: placed.view(n) for n in judged_arguments(contract) if n not in contract.returns}
+    filled = [n for n in judged_arguments(contract) if n not in contract.returns]
+    found = {name: placed.taken(name, known.get(name), copied=copied) for name in filled}
     if not contract.returns and all(array.arena for array, _ in values):
         values = []  # `return out` beside filling it is no second result
     if len(values) != len(contract.returns):
@@ -58,10 +58,7 @@ def returned(
             if value is None:
                 faults.append(Fault(FaultKind.METADATA, name, f"{name} {wrong}"))
             else:
-                seen[name] = value
-    for name, there in seen.items():
-        same = name in known and same_bytes(there, known[name])
-        found[name] = known[name] if same else kept(there) if copied else there
+                found[name] = taken(value, known.get(name), copied=copied)
     all_known = not faults and bool(found) and all(found[name] is known.get(name) for name in found)
     return Returned(found, tuple(faults), all_known)
 

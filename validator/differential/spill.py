@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from validator.differential.numbers import Array, bits_of, each_part
+from validator.differential.numbers import Array, bits_of, each_part, same_bytes
 
-__all__ = ["kept", "room", "spilled"]
+__all__ = ["kept", "room", "spilled", "taken"]
 
 _LARGE = 1 << 21
 """Bytes from which an array lies on disk."""
@@ -50,6 +50,14 @@ def kept(array: Array) -> Array:
     else:
         copy[...] = array
     return copy
+
+
+def taken(there: Array, known: Array | None, *, copied: bool = True) -> Array:
+    """The same elements where nobody else can change them, unless they are not `copied`: those of a known array, if
+    they are."""
+    if known is not None and same_bytes(there, known):
+        return known
+    return kept(there) if copied else there
 
 
 _SPARE: deque[mmap.mmap] = deque(maxlen=2)

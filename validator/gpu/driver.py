@@ -128,7 +128,7 @@ def _open(driver: Any, handle: Any) -> Device | NotHere:
         return NotHere(f"the driver is for CUDA {version // 1000}.{version % 1000 // 10}, 13.0 is needed")
     context = _call(driver, "cuDevicePrimaryCtxRetain", handle)
     _call(driver, "cuCtxSetCurrent", context)
-    return Device(driver, name, (major, minor), version, int(handle))
+    return Device(driver, name, (major, minor), version, int(handle), context)
 
 
 def _call(driver: Any, name: str, *args: Any) -> Any:
@@ -144,10 +144,16 @@ class Device:
     """One device with one stream. Addresses are plain integers, sizes bytes."""
 
     def __init__(
-        self, driver: Any, name: str, capability: tuple[int, int], driver_version: int, ordinal: int = 0
+        self,
+        driver: Any,
+        name: str,
+        capability: tuple[int, int],
+        driver_version: int,
+        ordinal: int = 0,
+        context: Any = None,
     ) -> None:
         """`driver_version` as the driver API counts: 13000 is CUDA 13.0."""
-        self._driver, self.ordinal = driver, ordinal
+        self._driver, self.ordinal, self._context = driver, ordinal, context
         self.name, self.capability, self.driver_version = name, capability, driver_version
         self._stream = _call(driver, "cuStreamCreate", driver.CUstream_flags.CU_STREAM_NON_BLOCKING.value)
         self._modules: list[Any] = []
@@ -157,6 +163,11 @@ class Device:
     def call(self, name: str, *args: Any) -> Any:
         """Result of the driver function `name`. Raises DeviceError with the driver's own word for what went wrong."""
         return _call(self._driver, name, *args)
+
+    def enter(self) -> None:
+        """Use it in this thread from now on; the thread that opened it does."""
+        if self._context is not None:
+            _call(self._driver, "cuCtxSetCurrent", self._context)
 
     @property
     def types(self) -> Any:

@@ -10,6 +10,7 @@ import mmap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import numpy as np
@@ -109,11 +110,15 @@ class Placements:
         """Device address of what an arena held before the call → its number and bytes."""
         self._numbers: Mapping[int, int] = {}
         self._edge = 0
+        self._elsewhere: Mapping[int, int] = MappingProxyType({})
 
-    def holding(self, numbers: Mapping[int, int], edge: int) -> None:
+    def holding(
+        self, numbers: Mapping[int, int], edge: int, elsewhere: Mapping[int, int] = MappingProxyType({})
+    ) -> None:
         """What lies in the next call's arenas, by their host addresses; 0: anything. Equal numbers: the same bytes,
-        `edge` of them at either end aside."""
-        self._numbers, self._edge = numbers, edge
+        `edge` of them at either end aside. `elsewhere`: device addresses of those whose memory the gate lays, and looks
+        at, there."""
+        self._numbers, self._edge, self._elsewhere = numbers, edge, elsewhere
 
     def begin(self) -> None:
         """Another call: every buffer of the last one may be used again."""
@@ -126,6 +131,9 @@ class Placements:
     def whole(self, array: Any) -> Copy:
         """The arena as it is, guard zones and gaps too."""
         arena, size = arena_of(array), len(arena_of(array).memory)
+        steps = tuple(stride // array.itemsize for stride in array.strides)
+        if (there := self._elsewhere.get(arena.key)) is not None:
+            return Copy(there + arena.offset, _nothing, _nothing, steps)
         start = self._against_the_end(arena, "whole", size)
         before = self._against_the_end(arena, "before", size) if size >= _LARGE else None
 
@@ -146,7 +154,6 @@ class Placements:
                 arena.memory[0] = arena.memory[0]  # the driver may fail in another way where nobody may write
                 self._device.fetch(start, arena.memory)
 
-        steps = tuple(stride // array.itemsize for stride in array.strides)
         return Copy(start + arena.offset, send, fetch, steps)
 
     def _fill(self, before: int, arena: Arena) -> None:
@@ -183,11 +190,11 @@ class Placements:
         Sent from where it lies as a whole, which comes before.
         """
         arena = arena_of(array)
-        whole = self._against_the_end(arena, "whole", len(arena.memory))
+        whole = self._elsewhere.get(arena.key) or self._against_the_end(arena, "whole", len(arena.memory))
         start = self._against_the_end(arena, "tight", arena.end)
         steps = tuple(stride // array.itemsize for stride in array.strides)
         send = partial(self._device.copy, start, whole, arena.end)
-        return Copy(start + arena.offset, send, lambda: None, steps)
+        return Copy(start + arena.offset, send, _nothing, steps)
 
     def distant(self, array: Any) -> Copy:
         """Rows (positions along the first axis) more than 2^31 elements apart; nothing is mapped between them."""
@@ -195,8 +202,15 @@ class Placements:
         step = distance(len(array), max(inside, 1))
         starts = [i * step * size for i in range(len(array))]
         pieces = tuple((start, _up(inside * size, ROOM)) for start in starts) or ((0, ROOM),)
-        memory = self._memory(arena_of(array).key, "distant", pieces)
+        arena = arena_of(array)
+        memory = self._memory(arena.key, "distant", pieces)
         first = memory.address + memory.mapped[0].start
+        there = self._elsewhere.get(arena.key)
+        rows = [] if there is None else [there + arena.offset + i * array.strides[0] for i in range(len(array))]
+
+        def carried(there: Callable[[int, int], tuple[int, int]]) -> None:
+            for start, row in zip(starts, rows, strict=True):
+                self._device.copy(*there(first + start, row), inside * size)
 
         def send() -> None:
             for start, row in zip(starts, array, strict=True):
@@ -208,7 +222,10 @@ class Placements:
                 if came != row.tobytes():
                     row[...] = np.frombuffer(came, row.dtype).reshape(row.shape)
 
-        return Copy(first, send, fetch, (step, *np.empty(array.shape[1:], np.uint8).strides))
+        steps = (step, *np.empty(array.shape[1:], np.uint8).strides)
+        if there is not None:  # its rows hold nothing but elements: strided arrays do not come here
+            return Copy(first, partial(carried, lambda far, near: (far, near)), partial(carried, _swapped), steps)
+        return Copy(first, send, fetch, steps)
 
     def _against_the_end(self, arena: Arena, use: str, size: int) -> int:
         """Address of `size` bytes for the arena, their end as near to the unmapped page as alignment allows."""
@@ -222,6 +239,14 @@ class Placements:
                 pool.append(guarded(self._device, pieces))
             self._given[key, use, pieces], self._used[pieces] = pool[used], used + 1
         return self._given[key, use, pieces]
+
+
+def _nothing() -> None:
+    """Where the gate does it."""
+
+
+def _swapped(far: int, near: int) -> tuple[int, int]:
+    return near, far
 
 
 def _up(length: int, step: int) -> int:

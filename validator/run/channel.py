@@ -24,6 +24,7 @@ __all__ = [
     "Call",
     "Frame",
     "Kind",
+    "Place",
     "ProtocolError",
     "Result",
     "coalesced",
@@ -59,6 +60,7 @@ _KEEP, _ROOM = 1 << 31, 1 << 30
 _COUNTS = struct.Struct("<II")
 _ARENA = struct.Struct("<IQQQ")
 _LENGTH = struct.Struct("<Q")
+_PLACE = struct.Struct("<IQQQ16s")
 _ARRAY = struct.Struct(f"<BBBBIQ{MAX_AXES}q{MAX_AXES}q8s")
 
 
@@ -77,6 +79,8 @@ class Kind(IntEnum):
     """gate → worker: send the buffers of an earlier call again, as they are now; 8 bytes, its nonce."""
     COMING = 4
     """gate → worker: the arenas of a `Call` that will follow, to be mapped while nobody waits; never answered."""
+    PLACE = 5
+    """gate → worker: a `Place`; its descriptor comes with it. Answered where its nonce is not 0."""
     READY = 16
     """worker → gate, once, before anything untrusted is imported: what is enforced, `name=value` lines."""
     LOADED = 17
@@ -88,6 +92,8 @@ class Kind(IntEnum):
     """worker → gate: the callable ran out of memory; UTF-8 text."""
     ABSENT = 21
     """worker → gate: this machine or this adapter cannot run the callable; UTF-8 text."""
+    PLACED = 22
+    """worker → gate: the memory is mapped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +172,28 @@ class Call:
         numbers = tuple(number for *_, number in arenas)
         where = tuple((slot, offset, length) for slot, offset, length, _ in arenas)
         return cls(where, args, *_flagged(flags), numbers if any(numbers) else ())
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Memory of a device where a slot's buffer lies from now on, at this length (`elsewhere`)."""
+
+    slot: int
+    length: int
+    """Bytes of the buffer."""
+    size: int
+    """Bytes to map; 0: what was mapped for it is gone."""
+    start: int
+    """Of the buffer in them."""
+    device: bytes
+    """Identifier, 16 bytes."""
+
+    def pack(self) -> bytes:
+        return _PLACE.pack(self.slot, self.length, self.size, self.start, self.device)
+
+    @classmethod
+    def unpack(cls, payload: Buffer) -> Place:
+        return cls(*_PLACE.unpack(payload))
 
 
 @dataclass(frozen=True, slots=True)

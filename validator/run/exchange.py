@@ -80,6 +80,11 @@ class Exchange:
             if not self._out[0]:
                 self._out.pop(0)
 
+    def rest(self) -> list[memoryview]:
+        """What was not sent yet, for somebody else to send."""
+        rest, self._out = self._out, []
+        return rest
+
     def step(self, events: int) -> bool:
         """Move bytes; True once every reply is here. Raises `ProtocolError`, `EOFError`, `OSError`."""
         if events & selectors.EVENT_WRITE:

@@ -39,6 +39,8 @@ class Process:
         """Bytes on its standard streams until now."""
         self._told: Sequence[Buffer] = ()
         """What has not been sent yet of frames that nobody answers."""
+        self._last: Exchange | None = None
+        """That was begun: some of it may have to be sent yet."""
         self.quarters = Quarters.made(adapter)
         self._socket, theirs = socket.socketpair()
         folders = (self.quarters.libraries, tree, self.quarters.home)
@@ -98,6 +100,7 @@ class Process:
         exchange = Exchange(self._socket, frames, expected, nonces, self._limits.returned)
         with contextlib.suppress(OSError):  # whatever it is, the wait for the answer meets it too
             exchange.send()
+        self._last = exchange
         return exchange
 
     def tell(self, frames: Sequence[Buffer]) -> None:
@@ -109,6 +112,19 @@ class Process:
         """The answers to what was begun."""
         ended = self._pump(exchange, time.monotonic() + seconds, seconds)
         return exchange.replies + [ended] * (exchange.due - len(exchange.replies))
+
+    def hand_over(self, frame: Sequence[Buffer], descriptor: int | None) -> None:
+        """Send a frame behind all that were begun, with a descriptor. What follows meets a worker that has ended."""
+        with contextlib.suppress(OSError):
+            self._socket.setblocking(True)
+            self._socket.settimeout(self._limits.wall)
+            try:
+                for part in self._last.rest() if self._last is not None else ():
+                    self._socket.sendall(part)
+                self._told = ()
+                socket.send_fds(self._socket, [b"".join(frame)], [] if descriptor is None else [descriptor])
+            finally:
+                self._socket.setblocking(False)
 
     @property
     def _stdout(self) -> IO[bytes]:

@@ -78,7 +78,8 @@ def _link_libraries(folder: Path, adapter: Adapter) -> None:
 def _copy_program(folder: Path, adapter: Adapter) -> Path:
     """The worker's files under names that say nothing: what is called sees the file it was called from."""
     folder.mkdir()
-    for name in ("channel", "confine", *(() if "." in adapter.module else (f"adapters/{adapter.module}",))):
+    own = () if "." in adapter.module else (f"adapters/{adapter.module}",)
+    for name in ("channel", "confine", *(("imported",) if adapter.gpu else ()), *own):
         copy = folder / f"{name}.py"
         copy.parent.mkdir(exist_ok=True)
         shutil.copyfile(_HERE / f"{name}.py", copy)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import mmap
+import os
 import secrets
 import struct
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,7 +18,8 @@ from types import TracebackType
 from typing import Self
 
 from validator.run.adapters import ADAPTERS, Adapter
-from validator.run.channel import GIVEN, Call, Kind, pack_frame
+from validator.run.channel import GIVEN, Call, Kind, Place, pack_frame
+from validator.run.elsewhere import Elsewhere, Region
 from validator.run.exchange import Asked, Exchange, unpacked
 from validator.run.limits import Limits
 from validator.run.outcome import Outcome, Reply, RunError
@@ -66,20 +68,26 @@ class Worker:
     bound: tuple[str, ...] = ()
     """Those of `forbidden` and `idle` that exist there and were replaced."""
     starts: int = 0
+    elsewhere: Elsewhere | None = field(init=False, default=None)
+    """Where its large buffers lie, if not here."""
 
     def __post_init__(self) -> None:
         self._process: Process | None = None
         self._pools: tuple[Pool, Pool] | None = None
         self._broken: Reply | None = None
         self._failures = 0
+        self._told: Process | None = None
+        """Knows where buffers lie that do not lie here."""
+        self._on_their_way = 0
+        """Calls that are begun."""
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
-        for pool in self._pools or ():
-            pool.close()
+        for memory in (*(self._pools or ()), *((self.elsewhere,) if self.elsewhere is not None else ())):
+            memory.close()
 
     def call(self, call: Call, nonce: int | None = None) -> Reply:
         """Run the callable once. `nonce`: for a later `recall`."""
@@ -95,14 +103,17 @@ class Worker:
         if reply.outcome is not Outcome.OK:
             return Begun(None, reply=reply)
         assert self._process is not None
+        self._tell_all()
         asked = self._asked(call, nonce)
         frames = pack_frame(Kind.CALL, nonce, asked.parts)
+        self._on_their_way += 1
         return Begun(self._process, self._process.begin(frames, Kind.RESULT, [nonce]), asked.room)
 
     def coming(self, call: Call) -> None:
         """Have the arenas of a later call mapped, if the worker runs and has nothing else to do: their contents may
         change until then."""
         if self._process is not None:
+            self._tell_all()
             self._process.tell(pack_frame(Kind.COMING, 0, call.pack()))
 
     def finish(self, begun: Begun) -> Reply | None:
@@ -111,6 +122,7 @@ class Worker:
             return begun.reply
         if begun.process is not self._process:
             return None
+        self._on_their_way -= 1
         return self._taken(begun.process.finish(begun.exchange, self.limits.wall), [begun.room])[0]
 
     def recall(self, nonce: int, room: memoryview | None = None) -> Reply:
@@ -166,6 +178,13 @@ class Worker:
             self._process.close()
         self._process = None
 
+    def region(self, slot: int) -> Region | None:
+        """Where the slot's buffer lies on a device; None: it lies here."""
+        length = self._memory(slot).where(slot)[1]
+        if self.elsewhere is None or length < self.elsewhere.least or self.start().outcome is not Outcome.OK:
+            return None
+        return self.elsewhere.region(slot, length) if self._shares() else None
+
     def _memory(self, slot: int = 0) -> Pool:
         """Where a slot lies."""
         if self._pools is None:
@@ -178,6 +197,7 @@ class Worker:
         return tuple(self._memory(slot).descriptor for slot in (0, GIVEN))
 
     def _start(self) -> Reply:
+        self._on_their_way = 0
         self._process = process = Process(self.adapter, self.tree, self.limits, self._descriptors())
         self.starts += 1
         (ready,) = process.exchange([], Kind.READY, [0], self.limits.start)
@@ -192,6 +212,42 @@ class Worker:
             return Reply(Outcome.UNLOADABLE, detail=loaded.detail)
         self.bound = tuple(filter(None, loaded.payload.decode("utf-8", "replace").split("\0")))
         return loaded
+
+    def _shares(self) -> bool:
+        """Whether this process maps memory of a device; a new one is asked, as soon as no call is on its way."""
+        assert self._process is not None
+        assert self.elsewhere is not None
+        self._tell_all()
+        if self._told is self._process or not self.elsewhere.usable:
+            return self.elsewhere.usable
+        if self._on_their_way or (region := self.elsewhere.probe()) is None:
+            return False
+        nonce = secrets.randbits(63) | 1
+        self._tell(region, nonce)
+        (reply,) = self._process.exchange([], Kind.PLACED, [nonce], self.limits.start)
+        region.close()
+        self._tell(region)
+        if reply.outcome is not Outcome.OK:
+            self.elsewhere.refuse()
+        self._told = self._process
+        return self.elsewhere.usable
+
+    def _tell_all(self) -> None:
+        """Everything that this process does not know of regions."""
+        if self.elsewhere is not None:
+            for region in self.elsewhere.news(everything=self._told is not self._process):
+                self._tell(region)
+                self._told = self._process
+
+    def _tell(self, region: Region, nonce: int = 0) -> None:
+        assert self._process is not None
+        place = Place(region.slot, region.length, region.size, region.start, region.device)
+        descriptor = region.export() if region.size else None
+        try:
+            self._process.hand_over(pack_frame(Kind.PLACE, nonce, [place.pack()]), descriptor)
+        finally:
+            if descriptor is not None:
+                os.close(descriptor)
 
     def _asked(self, call: Call, nonce: int) -> Asked:
         room = self._memory().lend(call.arenas[-1][0], call.arenas[-1][2]) if call.room else None
@@ -213,6 +269,7 @@ class Worker:
         reply = self.start()
         if reply.outcome is not Outcome.OK:
             return [reply] * len(asked)
+        self._tell_all()
         frames = [part for a in asked for part in pack_frame(kind, a.nonce, a.parts)]
         assert self._process is not None
         replies = self._process.exchange(frames, Kind.RESULT, [a.nonce for a in asked], self.limits.wall * len(asked))

@@ -126,8 +126,11 @@ def _nothing(*args: object, **kwargs: object) -> None:
 class Worker:
     """Serves frames until the gate closes the channel."""
 
-    def __init__(self, channel: ModuleType, connection: socket.socket, pools: list[int], tree: str) -> None:
-        self.channel = channel
+    def __init__(
+        self, channel: ModuleType, connection: socket.socket, pools: list[int], tree: str, sharing: ModuleType | None
+    ) -> None:
+        """`sharing`: what maps memory of a device."""
+        self.channel, self.sharing = channel, sharing
         self.connection = connection
         self.tree = tree
         self.arenas = Arenas(pools[0], pools[1], channel.GIVEN)
@@ -139,6 +142,14 @@ class Worker:
         """Where the adapter keeps copies elsewhere (on a device): its ear for which arenas hold what."""
         self.dtypes: list[Any] = []
         self.numpy: Any = None
+        self.imported: Any = None
+        """Memory of a device, once there is some."""
+        self.elsewhere: dict[tuple[int, int], tuple[int, int]] = {}
+        """(slot, length) of buffers on a device → (address of what is mapped, of the buffer)."""
+        self.refused: Exception | None = None
+        """Why one of them is not there."""
+        self.descriptors: list[int] = []
+        """That came with the last frame."""
 
     def send(self, kind: int, nonce: int, parts: list[Any]) -> None:
         for part in self.channel.coalesced(self.channel.pack_frame(kind, nonce, parts)):
@@ -155,6 +166,12 @@ class Worker:
                     parts, kind = self._load(**json.loads(bytes(frame.payload))), kinds.LOADED
                 elif frame.kind == kinds.CALL:
                     parts, kind = self._call(frame), kinds.RESULT
+                elif frame.kind == kinds.PLACE:
+                    self._place(self.channel.Place.unpack(frame.payload))
+                    if not frame.nonce:
+                        continue
+                    refused, self.refused = self.refused, None
+                    parts, kind = ([], kinds.PLACED) if refused is None else ([str(refused).encode()], kinds.ERROR)
                 else:
                     (nonce,) = struct.unpack("<Q", frame.payload)
                     getattr(self.function, "collect", bool)()  # buffers that are elsewhere (a device) come back first
@@ -162,7 +179,8 @@ class Worker:
             except MemoryError as error:
                 parts, kind = [f"MemoryError: {error}".encode()[:4096]], kinds.MEMORY
             except BaseException as error:  # SystemExit and KeyboardInterrupt of the callable too
-                absent = type(error) is self.absent  # the adapter's own: a callable cannot excuse itself
+                # The adapter's own, or of this file: a callable cannot excuse itself.
+                absent = type(error) is self.absent or error is self.refused
                 parts, kind = [self._describe(error)], kinds.ABSENT if absent else kinds.ERROR
             self.send(kind, frame.nonce, parts)
 
@@ -177,9 +195,10 @@ class Worker:
         data = bytearray(count)
         view, at = memoryview(data), 0
         while at < count:
-            got = self.connection.recv_into(view[at:])
+            got, beside, _, _ = self.connection.recvmsg_into([view[at:]], socket.CMSG_SPACE(4), socket.MSG_CMSG_CLOEXEC)
             if not got:
                 return bytearray()
+            self.descriptors += [struct.unpack_from("<i", data)[0] for _, _, data in beside]
             at += got
         return data
 
@@ -232,12 +251,31 @@ class Worker:
             return False
         return True
 
+    def _place(self, place: Any) -> None:
+        """Map it in place of what was mapped for the same buffer; a refusal is kept for who asks for it."""
+        before = self.elsewhere.pop((place.slot, place.length), None)
+        try:
+            if before is not None:
+                self.imported.unmap(before[0])
+            if place.size:
+                assert self.sharing is not None
+                self.imported = self.imported or self.sharing.Imported()
+                address = self.imported.map(self.descriptors.pop(), place.size, place.device)
+                self.elsewhere[place.slot, place.length] = address, address + place.start
+        except Exception as error:  # the driver's refusal, or no driver
+            self.refused = error
+
     def _call(self, frame: Any) -> list[Any]:
+        if self.refused is not None:
+            raise self.refused
         call = self.channel.Call.unpack(frame.payload)
         views = [self.arenas.at(*arena) for arena in call.arenas]
         if self.holding is not None:
-            numbers = call.numbers or (0,) * len(views)
-            self.holding(dict(zip(map(self._address, views), numbers, strict=True)), self.channel.EDGE)
+            at = list(map(self._address, views))
+            numbers = dict(zip(at, call.numbers or (0,) * len(views), strict=True))
+            there = [self.elsewhere.get((slot, length)) for slot, _, length in call.arenas]
+            places = {here: far[1] for here, far in zip(at, there, strict=True) if far is not None}
+            self.holding(numbers, self.channel.EDGE, places)
         room = views.pop() if call.room else None
         args = [self._argument(array, views) for array in call.args]
         value = self.function(*args) if not self.launches else self._launch(args)
@@ -252,7 +290,8 @@ class Worker:
         """What fails here fails again when the call comes, and is told then."""
         with contextlib.suppress(Exception):
             for slot, offset, length in self.channel.Call.unpack(frame.payload).arenas:
-                self.arenas.at(slot, offset, length, touched=length <= _TOUCHED)
+                here = (slot, length) not in self.elsewhere
+                self.arenas.at(slot, offset, length, touched=here and length <= _TOUCHED)
 
     def _address(self, view: memoryview) -> int:
         return int(self.numpy.frombuffer(view, self.numpy.uint8).ctypes.data)
@@ -325,10 +364,11 @@ def main() -> None:
     writable = [home, *(value for name, value in pairs if name == "write")]
     limits = {name: int(value) for name, value in pairs if name not in ("read", "write", "device", "programs")}
     may = {name: (name, "yes") in pairs for name in ("device", "programs")}
+    sharing = _sibling("imported") if may["device"] else None
     keep_freed()
     done = confinement.confine(limits, readable, writable, **may)
     ctypes.util.find_library = lambda name: None  # it would start ldconfig, which ends this process
-    worker = Worker(channel, connection, [int(pool) for pool in pools.split(",")], tree)
+    worker = Worker(channel, connection, [int(pool) for pool in pools.split(",")], tree, sharing)
     worker.send(channel.Kind.READY, 0, ["\n".join(f"{k}={v}" for k, v in done.items()).encode()])
     worker.serve()
 

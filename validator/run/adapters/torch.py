@@ -48,6 +48,7 @@ _CUDA: Any = torch.cuda
 _HOST_COMPILERS = ("gcc", "clang", "cc")
 _LATE_CYCLES = 1 << 21
 """About a millisecond: how late values come on another stream."""
+_NONE: Mapping[int, int] = {}
 _KEPT = 64
 """Device copies and returned tensors that are kept, as many as the worker keeps calls."""
 _LARGE = 1 << 20
@@ -186,6 +187,11 @@ class _Copy:
         """By the last call that used it."""
         self._pinned = _Pinned(host) if len(host) >= _LARGE else None
 
+    @property
+    def size(self) -> int:
+        """Bytes on the device."""
+        return len(self.device)
+
     def send(self, host: Any, contents: _Contents, number: int = 0, edge: int = 0) -> Any:
         """The values; what they are compared with afterwards, on the device if there are many of them."""
         self.host = host
@@ -201,6 +207,27 @@ class _Copy:
             bytes_ = self.host.numpy()
             bytes_[0] = bytes_[0]  # a copy from a device may fail in another way where nobody may write
             self.host.copy_(now)
+
+
+class _There:
+    """An arena that the gate has on the device: it lays it, and looks at it, there."""
+
+    written = False
+
+    size = 0
+    """Bytes of its own."""
+
+    def __init__(self, address: int, size: int) -> None:
+        self.device = _bytes_at(address, size)
+
+    def bring(self, before: Any) -> None:
+        """Nothing: nobody looks at the host's memory."""
+
+
+def _bytes_at(address: int, size: int) -> Any:
+    """Memory that somebody else keeps, as bytes."""
+    what = {"shape": (size,), "typestr": "|u1", "data": (address, False), "version": 3, "strides": None}
+    return torch.as_tensor(type("Memory", (), {"__cuda_array_interface__": what})(), device="cuda")
 
 
 class _Known:
@@ -219,7 +246,9 @@ class _OnDevice:
 
     def __init__(self, function: Callable[..., Any], timed: bool) -> None:
         self._function, self._timed = function, timed
-        self._copies: dict[Place, _Copy] = {}
+        self._copies: dict[Place, Any] = {}
+        """`_Copy` or `_There`."""
+        self._elsewhere: Mapping[int, int] = {}
         self._contents = _Contents()
         self._numbers: Mapping[int, int] = {}
         self._edge = 0
@@ -228,10 +257,10 @@ class _OnDevice:
         self._returned: list[tuple[Any, Any]] = []
         self.milliseconds: float | None = None
 
-    def holding(self, numbers: Mapping[int, int], edge: int) -> None:
+    def holding(self, numbers: Mapping[int, int], edge: int, elsewhere: Mapping[int, int] = _NONE) -> None:
         """What lies in the next call's arenas, by their addresses; 0: anything. Equal numbers: the same bytes, `edge`
-        of them at either end aside."""
-        self._numbers, self._edge = numbers, edge
+        of them at either end aside. `elsewhere`: device addresses of those that the gate has there."""
+        self._numbers, self._edge, self._elsewhere = numbers, edge, elsewhere
 
     def __call__(self, *args: Any) -> Any:
         self._contents.used.clear()
@@ -271,7 +300,7 @@ class _OnDevice:
     def _called_late(self, given: list[Any], before: Mapping[Place, Any]) -> Any:
         """On another stream, behind a copy of the values that takes its time to begin."""
         kept = [
-            (device, values if values.is_cuda else device.clone())
+            (device, values if values is not None and values.is_cuda else device.clone())
             for device, values in ((self._copies[place].device, values) for place, values in before.items())
         ]
         for device, _ in kept:
@@ -304,8 +333,12 @@ class _OnDevice:
 
     def _send(self, place: Place, host: Any) -> Any:
         """To the device; what it is compared with after the call."""
-        copy = self._copies.pop(place, None) or _Copy(host)
-        self._copies[place] = copy
+        copy, address = self._copies.pop(place, None), self._elsewhere.get(place[0])
+        if address is not None:
+            known = isinstance(copy, _There) and copy.device.data_ptr() == address
+            self._copies[place] = copy if known else _There(address, place[1])
+            return None
+        self._copies[place] = copy = copy if isinstance(copy, _Copy) else _Copy(host)
         return copy.send(host, self._contents, self._numbers.get(place[0], 0), self._edge)
 
     @cached_property
@@ -315,11 +348,11 @@ class _OnDevice:
 
     def _let_go(self, used: int) -> None:
         """Of the oldest copies, those of the running call aside, what is more than there is room for."""
-        held = sum(len(copy.device) for copy in self._copies.values()) + self._contents.size
+        held = sum(copy.size for copy in self._copies.values()) + self._contents.size
         while held > self._room and (gone := self._contents.drop()):
             held -= gone
         while len(self._copies) > used and (len(self._copies) > 4 * _KEPT or held > self._room):
-            held -= len(self._copies.pop(next(iter(self._copies))).device)
+            held -= self._copies.pop(next(iter(self._copies))).size
             self._known.clear()  # graphs write to memory that is gone
 
     def _view(self, array: Any) -> Any:

@@ -1,0 +1,431 @@
+"""Buffers on a device that one worker sees too: the gate lays them, and looks at them, without bringing them to a host.
+
+Memory of its own, which no worker sees, holds what inputs and results that are known should be. It is compared bit by
+bit on the device (`shelf.cu`); what differs, and what nobody has looked at before, comes to the host.
+"""
+
+from __future__ import annotations
+
+import mmap
+import struct
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from validator.gpu.driver import Device, DeviceError, Function, Launch, NotHere, Parameters, open_device
+
+__all__ = ["Region", "Shelf", "Stretch"]
+
+_PTX = Path(__file__).with_name("shelf.ptx")
+_EVERYWHERE = Launch((1056, 1, 1), (256, 1, 1))
+_AT_A_TIME = 16
+"""Stretches of one launch, as in `shelf.cu`."""
+_QUAD = 16
+"""Bytes that are compared at a time."""
+_ALIGNED = 256
+"""Bytes: what every allocator gives."""
+_SHARE = 4
+"""Regions take no more than such a part of the device's memory, those of the last calls aside."""
+_LATELY = 64
+"""Calls."""
+_SPARE = 4
+"""Pieces of memory without a use that are kept: one is asked for again soon."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Bytes on the device and what should stand there: those at `other`, or a pattern of 16 bytes by address."""
+
+    at: int
+    size: int
+    other: int = 0
+    pattern: bytes = bytes(_QUAD)
+
+    @property
+    def packed(self) -> bytes:
+        return struct.pack("<QQQ8x", self.at, self.other, self.size) + self.pattern
+
+
+_STRETCH = len(Stretch(0, 0).packed)
+
+
+class Memory:
+    """The gate's own memory on a device: allocated once and used again."""
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self._spare: list[tuple[int, int]] = []
+
+    def get(self, size: int) -> int:
+        """Address."""
+        found = next((piece for piece in self._spare if piece[1] == size), None)
+        if found is None:
+            return int(self.device.call("cuMemAlloc", size))
+        self._spare.remove(found)
+        return found[0]
+
+    def give_back(self, address: int, size: int) -> None:
+        self._spare.append((address, size))
+        while len(self._spare) > _SPARE:
+            self.device.call("cuMemFree", self._spare.pop(0)[0])
+
+    def clear(self) -> None:
+        """Nothing spare is kept."""
+        while self._spare:
+            self.device.call("cuMemFree", self._spare.pop()[0])
+
+
+@dataclass(frozen=True, slots=True)
+class _Twin:
+    """The bytes of an array that lies on the host, in the gate's own memory."""
+
+    address: int
+    """Of the first; at the same place within 16 bytes as what it is compared with."""
+    size: int
+    piece: tuple[int, int]
+    array: weakref.ref[Any]
+
+
+class Region:
+    """See `validator.run.elsewhere.Region`."""
+
+    def __init__(self, shelf: Shelf, slot: int, length: int) -> None:
+        """Raises `DeviceError` where the device has no room."""
+        self._shelf, self.slot, self.length = shelf, slot, length
+        self.size, self.used = _up(length, shelf.page), 0
+        self.device = shelf.identifier
+        self._made = shelf.shared(self.size)
+        self.start = self.size - _up(length, _ALIGNED)
+        self.address = self._made[0] + self.start
+        self._value: weakref.ref[Any] | None = None
+        self._pattern = -1
+        self._intact = False
+        """Nobody has had it since it was last seen to hold what it should."""
+        self._whole: tuple[int, int] | None = None
+        """The gate's copy of all of it, where that is what should stand there."""
+
+    def export(self) -> int:
+        types = self._shelf.device.types
+        kind = types.CUmemAllocationHandleType.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+        return int(self._shelf.device.call("cuMemExportToShareableHandle", self._made[1], kind, 0))
+
+    def poison(self, body: tuple[int, int], element: bytes, pattern: int) -> None:
+        self._other_contents()
+        (offset, size), throughout = body, element * (_QUAD // len(element))
+        elements = Stretch(self.address + offset, size, pattern=throughout)
+        self._shelf.lay([elements, *self.around(body, pattern)])
+
+    def hold(self, value: Any, body: tuple[int, int], source: memoryview, pattern: int) -> None:
+        held = self._intact and self._value is not None and self._value() is value
+        rows = [] if held else [self._body(body, self._shelf.twin(value, body, source))]
+        if not held or self._pattern != pattern:
+            rows += self.around(body, pattern)
+        self._shelf.lay(rows)
+        self._other_contents()
+        self._value, self._pattern = weakref.ref(value), pattern
+
+    def load(self, source: memoryview, *, keep: bool = False) -> None:
+        self._other_contents()
+        self._shelf.device.upload(self.address, np.frombuffer(source, np.uint8))
+        if keep:
+            self._whole = (self._shelf.memory.get(self.length), self.length)
+            self._shelf.device.copy(self._whole[0], self.address, self.length)
+
+    def fetch(self, into: memoryview) -> None:
+        self._shelf.enter()
+        self._shelf.device.fetch(self.address, np.frombuffer(into, np.uint8))
+
+    def around(self, body: tuple[int, int], pattern: int) -> list[Stretch]:
+        end = sum(body)
+        sides = ((self.address, body[0]), (self.address + end, self.length - end))
+        return [Stretch(at, size, pattern=bytes([pattern]) * _QUAD) for at, size in sides]
+
+    def held(self, body: tuple[int, int], pattern: int) -> list[Stretch]:
+        if self._whole is not None:
+            return [Stretch(self.address, self.length, self._whole[0])]
+        value = self._value() if self._value is not None else None
+        twin = self._shelf.known(value, body)
+        assert twin is not None, "an array that lies here is alive as long as its call is"
+        return [self._body(body, twin), *self.around(body, pattern)]
+
+    def confirm(self) -> None:
+        self._intact = self._value is not None
+
+    def same(self, body: tuple[int, int], known: Any) -> bool:
+        twin = self._shelf.known(known, body)
+        return twin is not None and self._shelf.differing([self._body(body, twin)]) == [0]
+
+    def take(self, body: tuple[int, int], into: Any) -> None:
+        self._shelf.take(self.address + body[0], body, into)
+
+    def alike(self, taken: Any, known: Any) -> None:
+        self._shelf.alike(taken, known)
+
+    def close(self) -> None:
+        """Its memory is gone, as soon as no worker maps it either."""
+        self._other_contents()
+        if self.size:
+            self._shelf.unshared(*self._made, self.size)
+        self.size = 0
+
+    def _body(self, body: tuple[int, int], twin: _Twin) -> Stretch:
+        return Stretch(self.address + body[0], body[1], twin.address)
+
+    def _other_contents(self) -> None:
+        """What stood there does no longer, or somebody may write to it."""
+        self._shelf.enter()
+        if self._whole is not None:
+            self._shelf.memory.give_back(*self._whole)
+        self._value, self._whole, self._intact = None, None, False
+
+
+class Shelf:
+    """See `validator.run.elsewhere.Elsewhere`. Opens the device when a region is asked for."""
+
+    least = 1 << 20
+
+    def __init__(self, opened: Callable[[], Device | NotHere] = open_device) -> None:
+        self._opened, self.usable = opened, True
+        self._regions: dict[tuple[int, int], Region] = {}
+        self._untold: list[Region] = []
+        self._twins: dict[int, _Twin] = {}
+        """By the identity of the host's array."""
+        self._dead: list[_Twin] = []
+        """Of arrays that are no more: collected where a device may be asked."""
+        self._calls = 0
+
+    @cached_property
+    def _device(self) -> Device | NotHere:
+        return self._opened()
+
+    @property
+    def device(self) -> Device:
+        assert not isinstance(self._device, NotHere)
+        return self._device
+
+    @cached_property
+    def memory(self) -> Memory:
+        return Memory(self.device)
+
+    def enter(self) -> None:
+        """This thread may ask the device; what belonged to arrays that are no more serves others."""
+        self.device.enter()
+        while self._dead:
+            self.memory.give_back(*self._dead.pop().piece)
+
+    def probe(self) -> Region | None:
+        if isinstance(self._device, NotHere):
+            self.usable = False
+            return None
+        self.enter()
+        try:
+            return Region(self, 0, self.least)
+        except DeviceError:
+            self.usable = False
+            return None
+
+    def region(self, slot: int, length: int) -> Region | None:
+        if not self.usable or isinstance(self._device, NotHere):
+            return None
+        self.enter()
+        region = self._regions.pop((slot, length), None) or self._new(slot, length)
+        if region is not None:
+            region.used = self._calls
+            self._regions[slot, length] = region
+        return region
+
+    def _new(self, slot: int, length: int) -> Region | None:
+        """One more, in place of the oldest where there are too many."""
+        self._make_room(length)
+        try:
+            region = Region(self, slot, length)
+        except DeviceError:
+            return None
+        self._untold.append(region)
+        return region
+
+    def _make_room(self, length: int) -> None:
+        held = sum(region.size for region in self._regions.values()) + length
+        for key, region in list(self._regions.items()):
+            if held <= self._room or region.used >= self._calls - _LATELY:
+                return
+            held -= region.size
+            del self._regions[key]
+            region.close()
+            self._untold.append(region)
+
+    def refuse(self) -> None:
+        self.usable = False
+
+    def news(self, *, everything: bool) -> list[Region]:
+        self._calls += 1
+        told, self._untold = self._untold, []
+        return list(self._regions.values()) if everything else told
+
+    def twin(self, value: Any, body: tuple[int, int], source: memoryview) -> _Twin:
+        """The gate's copy of an array that stands in `source`; sent where there is none."""
+        found = self.known(value, body)
+        if found is None:
+            found = self._kept(value, body)
+            offset, size = body
+            self._send(found.address, np.frombuffer(source, np.uint8)[offset : offset + size])
+        return found
+
+    def known(self, value: Any, body: tuple[int, int]) -> _Twin | None:
+        """The gate's copy of an array, if it has one that can be compared with that body."""
+        found = self._twins.get(id(value)) if value is not None else None
+        if found is None or found.array() is not value:
+            return None
+        return found if found.size == body[1] and not (found.address - body[0]) % _QUAD else None
+
+    def take(self, address: int, body: tuple[int, int], into: Any) -> None:
+        """What stands there, to where nobody else can change it, and from there to the host."""
+        self.enter()
+        twin = self._kept(into, body)
+        self.device.copy(twin.address, address, body[1])
+        self.device.fetch(twin.address, into.reshape(-1).view(np.uint8))
+
+    def alike(self, taken: Any, known: Any) -> None:
+        """The twin of one array is the other's from now on."""
+        twin = self._twins.pop(id(taken))
+        self._keep(known, twin.address, twin.size, twin.piece)
+
+    def lay(self, rows: Sequence[Stretch]) -> None:
+        """Puts there what should stand there; queued."""
+        self.enter()
+        for start in range(0, len(rows), _AT_A_TIME):
+            self.device.launch(self._lay, _EVERYWHERE, _parameters(rows[start : start + _AT_A_TIME]))
+
+    def differing(self, stretches: Sequence[Stretch]) -> list[int]:
+        self.enter()
+        found: list[int] = []
+        for start in range(0, len(stretches), _AT_A_TIME):
+            rows = stretches[start : start + _AT_A_TIME]
+            self.device.clear(self._wrong, 8 * len(rows))
+            self.device.launch(self._count, _EVERYWHERE, _parameters(rows, self._wrong))
+            found += struct.unpack(f"<{len(rows)}Q", self.device.download(self._wrong, 8 * len(rows)))
+        return found
+
+    def settle(self) -> None:
+        self.enter()
+        self.device.synchronize()
+
+    def close(self) -> None:
+        if "_device" not in self.__dict__ or isinstance(self._device, NotHere):
+            return
+        self.settle()
+        for region in self._regions.values():
+            region.close()
+        self._dead += self._twins.values()
+        self._regions, self._twins, self.usable = {}, {}, False
+        self.enter()
+        self.memory.clear()
+
+    def shared(self, size: int) -> tuple[int, Any]:
+        """(address, handle) of memory that can be exported."""
+        handle = self.device.call("cuMemCreate", size, self._place, 0)
+        address = int(self.device.call("cuMemAddressReserve", size, 0, 0, 0))
+        self.device.call("cuMemMap", address, size, 0, handle, 0)
+        access = self.device.types.CUmemAccessDesc()
+        access.location = self._place.location
+        access.flags = self.device.types.CUmemAccess_flags.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+        self.device.call("cuMemSetAccess", address, size, [access], 1)
+        return address, handle
+
+    def unshared(self, address: int, handle: Any, size: int) -> None:
+        self.device.synchronize()
+        self.device.call("cuMemUnmap", address, size)
+        self.device.call("cuMemAddressFree", address, size)
+        self.device.call("cuMemRelease", handle)
+
+    @cached_property
+    def identifier(self) -> bytes:
+        """The device's."""
+        return bytes(self.device.call("cuDeviceGetUuid", self.device.ordinal).bytes)
+
+    @cached_property
+    def page(self) -> int:
+        """Bytes."""
+        least = self.device.types.CUmemAllocationGranularity_flags.CU_MEM_ALLOC_GRANULARITY_MINIMUM
+        return int(self.device.call("cuMemGetAllocationGranularity", self._place, least))
+
+    @cached_property
+    def _place(self) -> Any:
+        types = self.device.types
+        place = types.CUmemAllocationProp()
+        place.type = types.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED
+        place.location.type = types.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
+        place.location.id = self.device.ordinal
+        place.requestedHandleTypes = types.CUmemAllocationHandleType.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+        return place
+
+    @cached_property
+    def _room(self) -> int:
+        """Bytes for regions."""
+        return int(self.device.call("cuDeviceTotalMem", self.device.ordinal)) // _SHARE
+
+    @cached_property
+    def _lay(self) -> Function:
+        return self._functions[0]
+
+    @cached_property
+    def _count(self) -> Function:
+        return self._functions[1]
+
+    @cached_property
+    def _functions(self) -> tuple[Function, ...]:
+        return self.device.functions(_PTX.read_bytes(), "lay", "count")
+
+    @cached_property
+    def _wrong(self) -> int:
+        return self.memory.get(8 * _AT_A_TIME)
+
+    def _kept(self, value: Any, body: tuple[int, int]) -> _Twin:
+        """Room for an array's twin."""
+        piece = (self.memory.get(body[1] + _QUAD), body[1] + _QUAD)
+        return self._keep(value, piece[0] + body[0] % _QUAD, body[1], piece)
+
+    def _keep(self, value: Any, address: int, size: int, piece: tuple[int, int]) -> _Twin:
+        def gone(_: object) -> None:
+            # Wherever the interpreter happens to be: the device is asked later. Another may have its identity by now.
+            if (known := self._twins.get(key)) is not None and known is twin:
+                del self._twins[key]
+                self._dead.append(twin)
+
+        key = id(value)
+        if (before := self._twins.pop(key, None)) is not None:
+            self._dead.append(before)
+        twin = _Twin(address, size, piece, weakref.ref(value, gone))
+        self._twins[key] = twin
+        return twin
+
+    def _send(self, address: int, data: Any) -> None:
+        """From pinned memory, where the driver pins it: that takes less time than sending it as it is."""
+        page, at = mmap.PAGESIZE, data.ctypes.data
+        start = at // page * page
+        try:
+            self.device.call("cuMemHostRegister", start, _up(at + len(data) - start, page), 0)
+        except DeviceError:
+            self.device.upload(address, data)
+            return
+        self.device.upload(address, data)
+        self.device.synchronize()
+        self.device.call("cuMemHostUnregister", start)
+
+
+def _parameters(rows: Sequence[Stretch], wrong: int | None = None) -> Parameters:
+    """The block of `lay` and `count`."""
+    end = _AT_A_TIME * _STRETCH
+    block = b"".join(row.packed for row in rows).ljust(end, b"\0") + struct.pack("<Ixxxx", len(rows))
+    if wrong is None:
+        return Parameters(block, (0, end))
+    return Parameters(block + struct.pack("<Q", wrong), (0, end, end + 8))
+
+
+def _up(length: int, step: int) -> int:
+    return -(-max(length, 1) // step) * step

@@ -1,0 +1,98 @@
+"""Memory on a device that the gate shares with one worker: large buffers lie there, and do not cross to the host.
+
+The gate lays them, and looks at them, where they lie; what it looks for is in memory of its own, which no worker sees.
+What a worker is told of a region is its slot, its bytes, and a descriptor to map it by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol, TypeAlias
+
+__all__ = ["Elsewhere", "Region", "Stretch"]
+
+Stretch: TypeAlias = Any
+"""Bytes of a region, and what should stand there."""
+
+
+class Region(Protocol):
+    """The memory of one slot at one length, at an address of its own in the worker.
+
+    `body`: (offset, bytes) of elements in a row, with nothing but the pattern on both sides.
+    """
+
+    slot: int
+    length: int
+    """Bytes of the buffer."""
+    size: int
+    """Bytes that are mapped; 0: none any more."""
+    start: int
+    """Of the buffer in them."""
+    device: bytes
+    """Identifier of the device, 16 bytes."""
+
+    def export(self) -> int:
+        """A descriptor of it, the caller's to close."""
+
+    def poison(self, body: tuple[int, int], element: bytes, pattern: int) -> None:
+        """The element throughout, the pattern around it."""
+
+    def hold(self, value: Any, body: tuple[int, int], source: memoryview, pattern: int) -> None:
+        """An array's elements, which stand in `source`, and the pattern around them; sent once for all its calls."""
+
+    def load(self, source: memoryview, *, keep: bool = False) -> None:
+        """All bytes of the buffer. `keep`: they are what should stand there afterwards."""
+
+    def fetch(self, into: memoryview) -> None:
+        """All bytes as they are now."""
+
+    def around(self, body: tuple[int, int], pattern: int) -> Sequence[Stretch]:
+        """What stands on both sides of the elements."""
+
+    def held(self, body: tuple[int, int], pattern: int) -> Sequence[Stretch]:
+        """What `hold` or `load` has put there."""
+
+    def confirm(self) -> None:
+        """It still held just that after a call."""
+
+    def same(self, body: tuple[int, int], known: Any) -> bool:
+        """Whether these are the bytes of an array that was taken from here, or that somebody said is the same."""
+
+    def take(self, body: tuple[int, int], into: Any) -> None:
+        """Fill an array with what stands there; `same` knows it from now on."""
+
+    def alike(self, taken: Any, known: Any) -> None:
+        """An array that was taken has the bytes of another one, which `same` knows from now on in its place."""
+
+    def close(self) -> None:
+        """Its memory is gone."""
+
+
+class Elsewhere(Protocol):
+    """All regions of one worker."""
+
+    least: int
+    """Bytes from which a buffer lies there."""
+    usable: bool
+    """This machine, and this worker, can share memory of a device."""
+
+    def region(self, slot: int, length: int) -> Region | None:
+        """The slot's, at the same address as long as it is used; None where the device has no room."""
+
+    def probe(self) -> Region | None:
+        """One to see whether a worker can map it; None where there is no device."""
+
+    def refuse(self) -> None:
+        """The worker cannot map one: there are none."""
+
+    def news(self, *, everything: bool) -> Sequence[Region]:
+        """Regions that the worker has not been told of, or that are gone; `everything`: it is a new one."""
+
+    def differing(self, stretches: Sequence[Stretch]) -> list[int]:
+        """Bytes of each that are not what should stand there."""
+
+    def settle(self) -> None:
+        """Wait until everything lies where it should."""
+
+    def close(self) -> None:
+        """Let go of all memory."""
