@@ -208,8 +208,22 @@ def fill_of(contract: KernelContract, case: Case, name: str) -> Fill:
     )
     pages, axis = d.pages or ("", 0)
     page = shape_of(contract.values[pages][1].shape or (), dims)[axis] if pages else 1
-    beside = _counted_to(contract, dims) if not d.longest else 0
-    return Fill(name, role, values, dtype_of(dtype), shape_of(values.shape or (), dims), extent, page, total, beside)
+    if d.last is not None:
+        low, high = values.domain.fixed
+        ends = {"low": max(low or 1, 1), "high": max(page if high is None else min(high, page), 1)}
+        values = values.model_copy(update={"domain": values.domain.model_copy(update=ends)})
+    beside = _counted_to(contract, dims) if d.hangs_on is None else 0
+    shape, between = shape_of(values.shape or (), dims), _range_of(contract, case) if values.shape else None
+    return Fill(name, role, values, dtype_of(dtype), shape, extent, page, total, beside, between)
+
+
+def _range_of(contract: KernelContract, case: Case) -> tuple[int, int] | None:
+    """Where numbers passed by value say that a range begins, and its last number; None where none do."""
+    name = next((name for name, (_, v) in contract.values.items() if v.domain.after is not None), None)
+    if name is None:
+        return None
+    start = contract.values[name][1].domain.after or ""
+    return int(values_of(contract, case, start)), int(values_of(contract, case, name)) - 1
 
 
 def _counted_to(contract: KernelContract, dims: Mapping[str, int]) -> int:
@@ -237,13 +251,11 @@ def build(
     inputs: Inputs = {}
     variants = dict(case.variants)
     for name, (role, values) in contract.values.items():
-        if values.stride is not None or values.domain.longest is not None:
-            inputs[name] = 0  # known once the arrays lie in memory, or hold their lengths
+        if values.stride is not None or values.domain.hangs_on is not None:
+            inputs[name] = 0  # known once the arrays lie in memory, or what it hangs on
             continue
         if values.value is not None:
-            number = values.value
-            known = {**dict(case.dims), **dict(case.configuration)}
-            inputs[name] = parse_expression(number).value(known) if isinstance(number, str) else number
+            inputs[name] = _told(values, case)
             continue
         if name in given and name not in variants:
             inputs[name] = given[name]
@@ -256,7 +268,7 @@ def build(
             continue
         inputs[name] = _made(fill, case)
     for name, (_, values) in contract.values.items():
-        if values.domain.longest is not None:
+        if values.domain.hangs_on is not None:
             inputs[name] = _made(_holding(contract, case, name, inputs), case)
     for name in case.aliased:
         inputs[name] = inputs[alias_of(contract, name)]
@@ -277,11 +289,20 @@ def _made(fill: Fill, case: Case) -> Any:
     return array.item() if fill.role is Role.SCALAR and array.ndim == 0 else array
 
 
+def _told(values: Values, case: Case) -> float:
+    """The value that the contract gives a number."""
+    known, number = {**dict(case.dims), **dict(case.configuration)}, values.value
+    return parse_expression(number).value(known) if isinstance(number, str) else number or 0
+
+
 def values_of(contract: KernelContract, case: Case, name: str) -> Any:
     """The values of one argument, and of none that it does not hang on."""
-    longest = contract.values[name][1].domain.longest
-    if longest is not None:
-        return _made(_holding(contract, case, name, {longest: values_of(contract, case, longest)}), case)
+    values = contract.values[name][1]
+    if values.value is not None:
+        return _told(values, case)
+    other = values.domain.hangs_on
+    if other is not None:
+        return _made(_holding(contract, case, name, {other: values_of(contract, case, other)}), case)
     return _made(replace(fill_of(contract, case, name), spare=case.padding), case)
 
 
@@ -294,8 +315,14 @@ def nameable(contract: KernelContract, case: Case) -> dict[str, Fill]:
 
 
 def _holding(contract: KernelContract, case: Case, name: str, inputs: Inputs) -> Fill:
-    """What is told of a number that is at least the longest of some lengths."""
+    """What is told of a number that is at least the longest of some lengths, or so much more than another."""
     fill = fill_of(contract, case, name)
+    if (start := fill.values.domain.after) is not None:
+        more, most = (int(end or 0) for end in fill.values.domain.fixed)
+        ends = {"low": int(inputs[start]) + more, "high": int(inputs[start]) + max(more, most)}
+        return replace(
+            fill, values=fill.values.model_copy(update={"domain": fill.values.domain.model_copy(update=ends)})
+        )
     of = fill_of(contract, case, fill.values.domain.longest or "")
     lengths = np.asarray(inputs[of.name]).astype(np.int64)
     if of.values.domain.offsets is not None:
@@ -310,7 +337,8 @@ def _holding(contract: KernelContract, case: Case, name: str, inputs: Inputs) ->
 
 def with_padding_told(contract: KernelContract, case: Case) -> Case:
     """The case, without padding where nothing is unused. What a generator gives is not looked at."""
-    speaking = [name for name, (_, values) in contract.values.items() if values.domain.speaks_of is not None]
+    domains = {name: values.domain for name, (_, values) in contract.values.items()}
+    speaking = [name for name, d in domains.items() if d.speaks_of is not None or d.last is not None]
     if not case.padding or set(speaking) & set(contract.generated) or size_of(contract, case) > LARGEST:
         return case
     inputs: Inputs = {}

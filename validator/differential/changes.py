@@ -25,7 +25,7 @@ def single_changes(contract: KernelContract, case: Case, inputs: Inputs) -> Gene
     """
     source = Source(derived(case.seed, "flip"))
     able: tuple[list[str], list[str]] = ([], [])
-    counted = {values.domain.longest for _, values in contract.values.values()}
+    counted = {values.domain.hangs_on for _, values in contract.values.values()}
     for name, (role, values) in contract.values.items():
         whole = inputs[name].size if isinstance(inputs[name], np.ndarray) else values.value is None
         other = not fill_of(contract, case, name).floating if values.value is None else True
@@ -130,7 +130,9 @@ def _other(fill: Fill, flat: Array, at: int, *, padded: bool) -> Any:
     d = fill.values.domain
     if d.cuts:
         return _other_cut(fill, flat, at)
-    if d.probability or d.sorted or d.sum is not None or d.longest is not None or (padded and (d.index or d.lengths)):
+    if d.probability or d.sorted or d.sum is not None or d.hangs_on is not None:
+        return None
+    if padded and (d.index or d.lengths or d.last):
         return None
     old = float(flat[at])
     if d.values:

@@ -118,21 +118,34 @@ def _of(values: Values) -> str | None:
 
 def _paged(contract: KernelContract, inputs: Mapping[str, Any], table: str) -> tuple[int, Array] | None:
     """(axis of the slots, how many slots of each page a length reaches); None where no length counts slots."""
-    lengths = [(name, v.domain.pages) for name, (_, v) in contract.values.items() if _of(v) == table]
-    name, counted = lengths[0] if len(lengths) == 1 else ("", None)
-    if counted is None:
+    speaking = [name for name, (_, v) in contract.values.items() if _of(v) == table]
+    domains = {n: v.domain for n, (_, v) in contract.values.items() if n in speaking or v.domain.last in speaking}
+    counting = [(name, domain.pages) for name, domain in domains.items() if domain.pages is not None]
+    if len(counting) != 1:
         return None
-    pages, slots = counted
-    _, entry = contract.values[name][1].domain.speaks_of or ("", 0)
+    ((name, (pages, slots)),) = counting
     _, axis = contract.values[table][1].domain.speaks_of or ("", 0)
-    size, shape, index = inputs[pages].shape[slots], inputs[table].shape, inputs[table].astype(np.int64)
-    total = np.asarray(inputs[name]).astype(np.int64)
-    total = total.reshape(*total.shape, *(1,) * (len(shape) - total.ndim))
-    left = np.broadcast_to(np.clip(total - _positions(shape, entry) * size, 0, size), shape)
+    size, index = inputs[pages].shape[slots], inputs[table].astype(np.int64)
+    left = _slots_of_entries(contract, inputs, name, table, size)
     valid = (index >= 0) & (index < inputs[pages].shape[axis])
     reached = np.zeros(inputs[pages].shape[axis], np.int64)
     np.maximum.at(reached, index[valid], left[valid])
     return slots, reached
+
+
+def _slots_of_entries(contract: KernelContract, inputs: Mapping[str, Any], name: str, table: str, size: int) -> Array:
+    """How many slots of the page of each entry of a table are in use, by lengths that count them all, or the last."""
+    domain, shape = contract.values[name][1].domain, inputs[table].shape
+    said = np.asarray(inputs[name]).astype(np.int64)
+    if domain.last is None:
+        _, entry = domain.speaks_of or ("", 0)
+        total = said.reshape(*said.shape, *(1,) * (len(shape) - said.ndim))
+        return np.broadcast_to(np.clip(total - _positions(shape, entry) * size, 0, size), shape)
+    found = np.where(_unused_entries(contract, inputs, table), 0, size)
+    begin, end = (np.asarray(inputs[domain.last]).astype(np.int64)[part] for part in (slice(-1), slice(1, None)))
+    some = np.flatnonzero(end > begin)
+    found[end[some] - 1] = said[some]
+    return found
 
 
 def _positions(shape: tuple[int, ...], axis: int) -> Array:

@@ -32,7 +32,8 @@ Values = Sequence[int | float]
 def few(fill: Fill) -> bool:
     """Whether a case may name the values: one number, or few whole ones."""
     number = fill.role is Role.SCALAR and not fill.shape
-    return not fill.values.domain.probability and (number or not fill.floating) and 0 < math.prod(fill.shape) <= FEW
+    settled = fill.values.domain.probability or fill.values.domain.after is not None
+    return not settled and (number or not fill.floating) and 0 < math.prod(fill.shape) <= FEW
 
 
 def pinned(fill: Fill, values: Values) -> Array:

@@ -154,6 +154,9 @@ def bad_names(contract: KernelContract) -> Iterator[str]:
                 yield f"argument {arg!r}: domain.longest names {counted!r}{_nearest(counted, values)}"
             elif not values[counted][1].domain.cuts and values[counted][1].domain.lengths is None:
                 yield f"argument {arg!r}: domain.longest names {counted!r}, which has no lengths, offsets or ends"
+        yield from (f"argument {arg!r}: {told}" for told in _bad_beside(contract, domain))
+        if domain.after is not None and any("int" not in dtype for dtype in value.dtype):
+            yield f"argument {arg!r}: domain.after is for whole numbers"
         if domain.cuts and not value.shape:
             yield f"argument {arg!r}: {_cutting(domain)} needs a `shape`; its last axis goes from cut to cut"
         if (like := value.dtype_of) is not None:
@@ -196,9 +199,25 @@ def _cutting(domain: Domain) -> str:
     return "domain.offsets" if domain.offsets is not None else "domain.ends"
 
 
+def _bad_beside(contract: KernelContract, domain: Domain) -> Iterator[str]:
+    """Arguments beside which this one means nothing, because they are not what it takes them for."""
+    values = contract.values
+    if (cut := domain.last) is not None:
+        if cut not in values:
+            yield f"domain.last names {cut!r}{_nearest(cut, values)}"
+        elif values[cut][1].domain.offsets is None:
+            yield f"domain.last names {cut!r}, which has no domain.offsets, such as that of a list of pages"
+    if (start := domain.after) is not None:
+        if start not in values:
+            yield f"domain.after names {start!r}{_nearest(start, values)}"
+        elif values[start][0] is not Role.SCALAR or values[start][1].domain.hangs_on is not None:
+            yield f"domain.after names {start!r}, expected a number passed by value that hangs on no other"
+
+
 def _bad_slots(contract: KernelContract, domain: Domain) -> str:
     """Why a length cannot count slots of pages; empty when it can, or when something else is wrong already."""
-    table, _ = domain.speaks_of or ("", 0)
+    said = contract.values[domain.last][1].domain if domain.last in contract.values else domain
+    table, _ = said.speaks_of or ("", 0)
     if table not in contract.values or domain.pages is None:
         return ""
     (pages, axis), points_to = domain.pages, contract.values[table][1].domain

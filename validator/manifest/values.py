@@ -87,6 +87,8 @@ def _axis(text: str | None) -> tuple[str, int] | None:
 
 _SPEAKING = ("index", "lengths", "offsets", "ends")
 """Keys that say of an argument what it means for an axis of another."""
+_HANGING = ("longest", "after")
+"""Keys that say on which other argument a number hangs."""
 
 
 class Domain(Model):
@@ -117,6 +119,12 @@ class Domain(Model):
     longest: str | None = None
     """Of a number: it is at least the longest of the lengths, or segments, that this argument says (`max_seqlen`), and
     at most `high`, or the size of the axis that they are lengths of."""
+    last: str | None = None
+    """Of whole numbers: the argument whose `offsets` cut a list of pages into segments. Element i is how many slots of
+    the last page of segment i are in use (`last_page_len`), at least one; `slots` says along which axis they lie."""
+    after: str | None = None
+    """Of a number: it is that by-value argument and as much more as `low` and `high` say (`end` of what begins at
+    `start`); without them it is the same."""
     unique: bool | Literal["rows"] = False
     """No element twice: in the whole array, or in each row along the last axis (the experts that a token goes to)."""
     sorted: bool = False
@@ -134,15 +142,19 @@ class Domain(Model):
         low, high = self.fixed
         if low is not None and high is not None and low > high:
             wrong.append(f"`low` {self.low} is above `high` {self.high}")
-        exclusive = [k for k in (*_SPEAKING, "probability", "values") if getattr(self, k)]
+        exclusive = [k for k in (*_SPEAKING, *_HANGING, "last", "probability", "values") if getattr(self, k)]
         if len(exclusive) > 1:
             wrong.append(f"{' and '.join(f'`{k}`' for k in exclusive)} exclude one another")
         for key in (*_SPEAKING, "slots"):
             text = getattr(self, key)
             if text is not None and not re.fullmatch(r"[A-Za-z_][\w.]*\.\d+", text):
                 wrong.append(f"`{key}` is {text!r}, expected `argument.axis` such as `state.0`")
-        if self.slots is not None and self.lengths is None:
-            wrong.append("`slots` needs `lengths`: the axis of the page table that has an entry for each page")
+        if self.slots is not None and self.lengths is None and self.last is None:
+            wrong.append(
+                "`slots` needs `lengths`: the axis of the page table that has an entry for each page; or `last`"
+            )
+        if self.last is not None and self.slots is None:
+            wrong.append("`last` needs `slots`: the axis along which the slots of a page lie")
         if self.cuts and self.unique:
             wrong.append("`offsets` and `ends` are not `unique`; with `low = 1` no segment is empty")
         if self.sentinel is not None and self.index is None and (self.low is None or self.high is None):
@@ -154,6 +166,11 @@ class Domain(Model):
     def speaks_of(self) -> tuple[str, int] | None:
         """(argument, axis) of which the elements are positions, lengths or cuts."""
         return _axis(self.index or self.lengths or self.offsets or self.ends)
+
+    @property
+    def hangs_on(self) -> str | None:
+        """The argument without which nobody knows what a number may be."""
+        return self.longest if self.longest is not None else self.after
 
     @property
     def pages(self) -> tuple[str, int] | None:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from validator.differential.numbers import CHUNK, Array, Source, in_chunks, is_float, largest
 from validator.manifest.contract import Role, Values
 
-__all__ = ["Fill", "Room", "as_segments", "drawn_segments", "filled", "in_domain", "within"]
+__all__ = ["Fill", "Room", "as_segments", "drawn_segments", "filled", "in_domain", "in_range", "ranged", "within"]
 
 _WIDEST = 1 << 62
 Room = Callable[[tuple[int, ...], np.dtype[Any]], Array]
@@ -37,6 +37,8 @@ class Fill:
     """What the elements, or the lengths of segments between them, must add up to."""
     beside: int = 0
     """What numbers may be compared with: what lengths count to, or else the size that most dimensions have."""
+    between: tuple[int, int] | None = None
+    """First and last number of a range that numbers passed by value name, where they do."""
     spare: bool = False
     """Of an index: some positions are left for no entry to point to."""
     room: Room = field(default=np.empty, compare=False)
@@ -80,7 +82,7 @@ class Fill:
     def free(self) -> bool:
         """Nothing but bounds restricts the elements."""
         d = self.values.domain
-        return not (d.speaks_of or d.probability or d.values or d.sum or d.longest or d.unique or d.sorted)
+        return not (d.speaks_of or d.probability or d.values or d.sum or d.hangs_on or d.unique or d.sorted)
 
     @property
     def distinct(self) -> tuple[int, int]:
@@ -116,7 +118,7 @@ def filled(fill: Fill, source: Source) -> Array:
     if d.lengths is not None:
         least, most = fill.lengths
         return (least + source.below(most - least + 1, fill.shape)).astype(fill.dtype)
-    if d.longest is not None:
+    if d.hangs_on is not None:
         least, most = fill.integers
         return np.asarray(source.below(most - least + 1, fill.shape) + least).astype(fill.dtype)
     low, high = fill.bounds
@@ -129,7 +131,10 @@ def filled(fill: Fill, source: Source) -> Array:
         if d.unique:
             high = max(high, low + fill.distinct[1]) if not given[1] else high
             return in_domain(fill, (low + _different(fill, source, int(high - low) + 1)).reshape(fill.shape))
-        return in_domain(fill, low + source.below(int(high - low) + 1, fill.shape))
+        found = low + source.below(int(high - low) + 1, fill.shape)
+        if ranged(fill):
+            found = np.where(source.below(2, fill.shape) == 0, found, in_range(fill, source))
+        return in_domain(fill, found)
 
     def drawn(shape: tuple[int, ...]) -> NDArray[np.float64]:
         match given:
@@ -195,6 +200,21 @@ def _indices(fill: Fill, source: Source) -> Array:
     else:
         found = source.below(fill.extent, fill.shape)
     return (np.sort(found, axis=-1) if d.sorted and found.ndim else found).astype(fill.dtype)
+
+
+def ranged(fill: Fill) -> bool:
+    """Whether its whole numbers may be held against a range that is passed by value: ids of a part of a vocabulary."""
+    d = fill.values.domain
+    bounded = d.low is not None and d.high is not None and bool(fill.shape) and fill.free
+    return fill.between is not None and bounded and not fill.floating and fill.dtype.kind != "b"
+
+
+def in_range(fill: Fill, source: Source) -> NDArray[np.int64]:
+    """Numbers between the ends of that range, the two of them and what lies beside them among them."""
+    first, last = fill.between or (0, 0)
+    ends = np.asarray([first, last, first - 1, last + 1])[source.below(4, fill.shape)]
+    inside = first + source.below(max(last - first + 1, 1), fill.shape)
+    return np.where(source.below(2, fill.shape) == 0, ends, inside)
 
 
 _AT_ONCE = 1 << 22

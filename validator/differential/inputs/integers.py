@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from validator.differential.inputs.fill import Fill, as_segments, drawn_segments, filled, in_domain, within
+from validator.differential.inputs.fill import (
+    Fill,
+    as_segments,
+    drawn_segments,
+    filled,
+    in_domain,
+    in_range,
+    ranged,
+    within,
+)
 from validator.differential.inputs.variant import Make, Variant
 from validator.differential.numbers import Array, Source
 from validator.manifest.contract import Role
@@ -238,9 +247,11 @@ INTEGERS: tuple[Variant, ...] = (
     Variant("around", "I2", "is as much as an axis is long, one more or one less",
             lambda f: _bounded(f) and bool(f.shape) and f.integers[0] <= f.beside <= f.integers[1], _around,
             alone=False),
-    Variant("no-more", "I2", "is no more than what it has to hold", lambda f: f.values.domain.longest is not None,
+    Variant("in-range", "I2", "is at the ends of the range that is passed by value, beside them or between", ranged,
+            lambda f, s: in_domain(f, in_range(f, s))),
+    Variant("no-more", "I2", "is no more than what it has to hold", lambda f: f.values.domain.hangs_on is not None,
             lambda f, s: _shaped(f, np.full(_size(f), f.integers[0]))),
-    Variant("far-more", "I2", "is as much as there can be", lambda f: f.values.domain.longest is not None,
+    Variant("far-more", "I2", "is as much as there can be", lambda f: f.values.domain.hangs_on is not None,
             lambda f, s: _shaped(f, np.full(_size(f), f.integers[1]))),
     Variant("highest", "I10", "is at the upper end of its range throughout", _bounded, _end(1), alone=False),
     Variant("lowest", "I10", "is at the lower end of its range throughout", _bounded, _end(0), alone=False),
