@@ -31,6 +31,13 @@ def hang(x, y, out):
     while True:
         pass
 
+calls = 0
+
+def counts(x, y, out):
+    global calls
+    calls += 1
+    out[...] = calls
+
 def naps(x, y, out):
     time.sleep(0.05)
 
@@ -181,6 +188,15 @@ def test_an_ordinary_callable_gives_its_result(tree: Path) -> None:
         many = w.call_many([a_call(w, 3 * i) for i in range(5)])
         assert [r.outcome for r in many] == [Outcome.OK] * 5
         assert w.starts == 1
+
+
+def test_a_call_that_is_made_many_times_is_answered_once(tree: Path) -> None:
+    with worker(tree, "counts") as w:
+        reply = w.call(replace(a_call(w), times=5))
+        assert reply.outcome is Outcome.OK
+        assert np.frombuffer(w.lend(2, 24), np.float32)[0] == 5.0
+        assert w.call(a_call(w)).outcome is Outcome.OK
+        assert np.frombuffer(w.lend(2, 24), np.float32)[0] == 6.0
 
 
 def test_a_call_that_was_announced_finds_what_stands_there_when_it_comes(tree: Path) -> None:

@@ -6,6 +6,7 @@ import re
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from validator.differential.adequacy import Visibility
 from validator.differential.cases import Case, CaseTooLarge, Inputs, cases
 from validator.differential.closeness import baseline_error, error_of
 from validator.differential.combined import combined_cases
-from validator.differential.controls import controls
+from validator.differential.controls import Controlled, controls
 from validator.differential.data import NO_ANSWER, ReferenceFailed
 from validator.differential.device import NotRunHere
 from validator.differential.errors import DifferentialError
@@ -291,29 +292,48 @@ def run_case(runner: Runner, case: Case, other: Outputs | None = None) -> Done:
     inputs: Inputs = {}
     try:
         inputs = runner.build(case)
-        expected, faults, first = _twice(runner, case, inputs)
+        runner.ready(case, inputs)
+        expected = runner.expect(case, inputs)
+        beside = partial(_beside, runner, inputs, expected, other)
+        faults, first, (controlled, distance, baseline) = _twice(runner, case, inputs, expected, beside)
         if first is not None and not faults:
             faults = follow(runner, case, inputs, expected, first)
     except (CaseTooLarge, ReferenceFailed, NotRunHere) as error:
         return Done(CaseResult(case, unusable=str(error)), inputs)
-    controlled = controls(runner, inputs, expected, other)
-    distance = None if first is None else error_of(expected, first)
     chosen = in_words(runner.contract, inputs) if faults else ""
-    result = CaseResult(case, tuple(faults), controlled, "", distance, baseline_error(expected), chosen)
+    result = CaseResult(case, tuple(faults), controlled, "", distance, baseline, chosen)
     return Done(result, inputs, expected)
 
 
-def _twice(runner: Runner, case: Case, inputs: Inputs) -> tuple[dict[str, Expected], list[Fault], Outputs | None]:
+_Beside = tuple[Controlled, float | None, float | None]
+"""What the controls say, how far the first result is off, and the trusted one: told of a case whatever its faults."""
+
+
+def _beside(
+    runner: Runner, inputs: Inputs, expected: dict[str, Expected], other: Outputs | None, first: Outputs | None
+) -> _Beside:
+    distance = None if first is None else error_of(expected, first)
+    return controls(runner, inputs, expected, other), distance, baseline_error(expected)
+
+
+def _twice(
+    runner: Runner,
+    case: Case,
+    inputs: Inputs,
+    expected: dict[str, Expected],
+    beside: Callable[[Outputs | None], _Beside],
+) -> tuple[list[Fault], Outputs | None, _Beside]:
     """The same values in other buffers, with another poison and another guard pattern: the same result.
 
-    The reference is asked first: results are looked at as soon as they are there, before a thread can mend them.
+    The reference was asked before: results are looked at as soon as they are there, before a thread can mend them. Only
+    the second one waits for what is told of the first.
     """
-    runner.ready(case, inputs)
-    expected = runner.expect(case, inputs)
     with Series(runner, case, inputs, (FIRST, SECOND), then=FIRST) as series:
         first: Played = series.next(expected)
         if first.outputs is None:
-            return expected, list(first.faults), None
+            return list(first.faults), None, beside(None)
+        series.begin()
+        told = beside(first.outputs)
         second = series.next(expected, {} if first.faults else first.outputs)
     faults = first.faults or second.faults
     dirty = []
@@ -334,7 +354,7 @@ def _twice(runner: Runner, case: Case, inputs: Inputs) -> tuple[dict[str, Expect
     if any(f.kind in _OF_VALUE for f in rest) and runner.attributed < _ATTRIBUTED:
         rest = tuple(attributed(runner, case, inputs, expected, rest, "after the calls of earlier cases"))
         runner.attributed += any(f.kind in _OF_VALUE for f in rest)
-    return expected, [*dirty, *rest], first.outputs
+    return [*dirty, *rest], first.outputs, told
 
 
 _OF_VALUE = (FaultKind.VALUE, FaultKind.CLASS)

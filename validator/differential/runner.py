@@ -6,7 +6,7 @@ import math
 import secrets
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from types import MappingProxyType, TracebackType
 from typing import Self
@@ -273,8 +273,12 @@ class Runner:
         call.placed.guard()
         asked, end = self._made_of(call), time.monotonic() + seconds
         while most > 0 and time.monotonic() < end:
-            self.candidate.call_many(asked * min(most, _AT_A_TIME))
-            most -= _AT_A_TIME
+            times = min(most, _AT_A_TIME)
+            if self._in_place and len(asked) == 1:  # what lies elsewhere, or takes several launches, is made anew
+                self.candidate.call(replace(asked[0], times=times))
+            else:
+                self.candidate.call_many(asked * times)
+            most -= times
 
     def answered(self, call: _Call) -> None:
         """Wait until the candidate is done with it."""
@@ -389,7 +393,7 @@ class Series:
         self._runner, self._case, self._inputs, self._turns, self._then = runner, case, inputs, list(turns), then
         self._running: _Call | None = None
         self._coming: _Call | None = None
-        self._begin()
+        self.begin()
         if runner.ahead(inputs):
             with beside(1):
                 self._lay()
@@ -403,16 +407,24 @@ class Series:
         if self._running is not None and (kind is None or issubclass(kind, Exception)):
             self._runner.answered(self._running)
 
+    def begin(self) -> None:
+        """The next call, if it is not running yet."""
+        if self._running is not None:
+            return
+        self._lay()
+        if self._coming is not None:
+            self._running, self._coming = self._coming, None
+            self._runner.begin(self._running)
+
     def next(self, expected: Mapping[str, Expected], known: Mapping[str, Array] = MappingProxyType({})) -> Played:
         """The next call, judged. `known`: results that are right."""
-        if self._running is None:
-            self._begin()
+        self.begin()
         running, self._running = self._running, None
         assert running is not None
         self._runner.answered(running)
         ahead = self._runner.ahead(self._inputs) and running.reply is not None and running.reply.result is not None
         if ahead:
-            self._begin()
+            self.begin()
         with beside(self._running is not None):
             played = self._runner.finished(running, expected, known)
             if ahead:
@@ -429,12 +441,6 @@ class Series:
         if self._running is not None and self._coming is None and self._then is not None:
             self._runner.poison(self._case, self._inputs, self._then)
             self._then = None
-
-    def _begin(self) -> None:
-        self._lay()
-        if self._coming is not None:
-            self._running, self._coming = self._coming, None
-            self._runner.begin(self._running)
 
 
 _NOT_ALLOWED = "PermissionError: "

@@ -58,6 +58,7 @@ DTYPE_NAMES = (
 _KEEP, _ROOM = 1 << 31, 1 << 30
 """Flags beside the number of descriptors."""
 _COUNTS = struct.Struct("<II")
+_TIMES = struct.Struct("<I")
 _ARENA = struct.Struct("<IQQQ")
 _LENGTH = struct.Struct("<Q")
 _PLACE = struct.Struct("<IQQQ16s")
@@ -155,6 +156,8 @@ class Call:
     numbers: tuple[int, ...] = ()
     """For each arena, what lies there: arenas of one length and one number hold the same bytes, those at the edges
     (`EDGE`) aside, in whatever calls they are sent. 0, and where nothing is said: anything."""
+    times: int = 1
+    """So often it is made; what the last one returns is the answer."""
 
     def pack(self) -> list[Buffer]:
         flags = self.keep * _KEEP | self.room * _ROOM
@@ -162,16 +165,16 @@ class Call:
         numbers = self.numbers or (0,) * len(self.arenas)
         head += [_ARENA.pack(*arena, number) for arena, number in zip(self.arenas, numbers, strict=True)]
         head += [arg.pack() for arg in self.args]
-        return [b"".join(head)]
+        return [b"".join([*head, _TIMES.pack(self.times)])]
 
     @classmethod
     def unpack(cls, payload: memoryview) -> Call:
         arenas, args, at, flags = _unpack_parts(payload, _ARENA)
-        if at != len(payload):
+        if at + _TIMES.size != len(payload):
             raise ProtocolError(f"call of {len(payload)} bytes declares {at}")
         numbers = tuple(number for *_, number in arenas)
         where = tuple((slot, offset, length) for slot, offset, length, _ in arenas)
-        return cls(where, args, *_flagged(flags), numbers if any(numbers) else ())
+        return cls(where, args, *_flagged(flags), numbers if any(numbers) else (), *_TIMES.unpack_from(payload, at))
 
 
 @dataclass(frozen=True, slots=True)

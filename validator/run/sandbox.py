@@ -90,8 +90,9 @@ class Worker:
             memory.close()
 
     def call(self, call: Call, nonce: int | None = None) -> Reply:
-        """Run the callable once. `nonce`: for a later `recall`."""
-        return self._ask(Kind.CALL, [self._asked(call, secrets.randbits(63) if nonce is None else nonce)])[0]
+        """Run the callable, as often as the call says. `nonce`: for a later `recall`."""
+        asked = self._asked(call, secrets.randbits(63) if nonce is None else nonce)
+        return self._ask(Kind.CALL, [asked], call.times)[0]
 
     def call_many(self, calls: Sequence[Call]) -> list[Reply]:
         """Run the callable several times, all arguments known beforehand: one round trip."""
@@ -265,14 +266,15 @@ class Worker:
         }
         return json.dumps(order).encode()
 
-    def _ask(self, kind: Kind, asked: Sequence[Asked]) -> list[Reply]:
+    def _ask(self, kind: Kind, asked: Sequence[Asked], times: int = 1) -> list[Reply]:
         reply = self.start()
         if reply.outcome is not Outcome.OK:
             return [reply] * len(asked)
         self._tell_all()
         frames = [part for a in asked for part in pack_frame(kind, a.nonce, a.parts)]
         assert self._process is not None
-        replies = self._process.exchange(frames, Kind.RESULT, [a.nonce for a in asked], self.limits.wall * len(asked))
+        seconds = self.limits.wall * len(asked) * times
+        replies = self._process.exchange(frames, Kind.RESULT, [a.nonce for a in asked], seconds)
         return self._taken(replies, [a.room for a in asked])
 
     def _taken(self, replies: Sequence[Reply], rooms: Sequence[memoryview | None]) -> list[Reply]:

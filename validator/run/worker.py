@@ -277,8 +277,10 @@ class Worker:
             places = {here: far[1] for here, far in zip(at, there, strict=True) if far is not None}
             self.holding(numbers, self.channel.EDGE, places)
         room = views.pop() if call.room else None
-        args = [self._argument(array, views) for array in call.args]
-        value = self.function(*args) if not self.launches else self._launch(args)
+        value = None
+        for _ in range(call.times):
+            args = [self._argument(array, views) for array in call.args]
+            value = self.function(*args) if not self.launches else self._launch(args)
         returns = [] if value is None else list(value) if type(value) in (tuple, list) else [value]
         if call.keep:
             self.kept[frame.nonce] = (views, room, returns)
