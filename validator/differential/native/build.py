@@ -13,13 +13,14 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from hatchling.builders.config import BuilderConfig
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 _FLAGS = ("-std=gnu11", "-O3", "-fPIC", "-shared", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math")
 """No fused multiply-add and no reordering: the same bits on every machine."""
 
 
-class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]
+class CustomBuildHook(BuildHookInterface[BuilderConfig]):
     """Puts the library beside its source, in a checkout and in a wheel."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:

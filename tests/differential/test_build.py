@@ -1,0 +1,52 @@
+"""The build hook: what it compiles is what is loaded, and where nothing compiles the package is built all the same."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hatchling.bridge.app import Application
+from hatchling.builders.config import BuilderConfig
+
+from validator.differential.native.build import CustomBuildHook
+
+ROOT = Path(__file__).resolve().parents[2]
+NATIVE = Path("validator", "differential", "native")
+
+
+def built(root: Path, target: str = "wheel") -> dict[str, Any]:
+    """What the hook says of a tree that has the source in C."""
+    (root / NATIVE).mkdir(parents=True, exist_ok=True)
+    shutil.copy(ROOT / NATIVE / "weighing.c", root / NATIVE)
+    data: dict[str, Any] = {"artifacts": [], "pure_python": True}
+    config = BuilderConfig(None, str(root), target, {}, {})  # type: ignore[arg-type]
+    hook = CustomBuildHook(str(root), {}, config, None, str(root), target, Application())  # type: ignore[arg-type]
+    hook.initialize("standard", data)
+    return data
+
+
+@pytest.mark.skipif(shutil.which(os.environ.get("CC", "cc")) is None, reason="no C compiler here")
+def test_a_library_that_loads_goes_into_the_wheel(tmp_path: Path) -> None:
+    data = built(tmp_path)
+    assert data["artifacts"] == [str(NATIVE / "weighing.so")]
+    assert not data["pure_python"]
+    assert ctypes.CDLL(str(tmp_path / NATIVE / "weighing.so")).weigh_float32
+    assert sorted(path.name for path in (tmp_path / NATIVE).iterdir()) == ["weighing.c", "weighing.so"]
+
+
+@pytest.mark.parametrize("compiler", ["false", "no-such-compiler", "cc --no-such-flag"])
+def test_without_a_compiler_the_package_is_one_of_python_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], compiler: str
+) -> None:
+    monkeypatch.setenv("CC", compiler)
+    assert built(tmp_path) == {"artifacts": [], "pure_python": True}
+    assert "weighing.c is not compiled" in "".join(capsys.readouterr())
+    assert [path.name for path in (tmp_path / NATIVE).iterdir()] == ["weighing.c"]
+
+
+def test_a_source_distribution_has_the_source(tmp_path: Path) -> None:
+    assert built(tmp_path, "sdist") == {"artifacts": [], "pure_python": True}
