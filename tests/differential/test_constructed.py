@@ -377,3 +377,39 @@ def test_entries_that_mean_nothing_meet_unused_parts() -> None:
     assert -1 in inputs["slots"]
     assert not {0, size - 1} & set(inputs["slots"].tolist()), "the first place and the last lie unused"
     assert any(-100 in build(MIXED, c)["labels"] for c in cases(MIXED, 1, 0) if ("labels", "holes") in c.variants)
+
+
+def _chosen(**configurations: list[int]) -> KernelContract:
+    args = [
+        {
+            "name": "x",
+            "role": "activation",
+            "dtype": "float32",
+            "shape": ["B", "D"],
+            "domain": {"low": 0.25, "high": 3},
+        },
+        {"name": "p", "role": "scalar", "dtype": "float32", "domain": {"low": 0.1, "high": 1}},
+        {"name": "out", "role": "output", "dtype": "float32", "shape": ["B", "D"]},
+    ]
+    names = {"match": "k", "candidate": "fast:f", "reference": "stock:f", "configurations": configurations}
+    return KernelContract.model_validate({**names, "dims": ["B in 1..64", "D in 1..4096"], "args": args})
+
+
+def test_a_choice_that_may_be_a_tile_is_tried_where_there_are_several() -> None:
+    """Three of 80 choices together, too: each combination has a case."""
+    chosen = _chosen(block=[32, 64, 128, 256], stages=[1, 2, 3, 4, 5], warps=[1, 2, 4, 8])
+    tried = [case for case in cases(chosen, 1, 0) if case.input_class == "I18"]
+    assert len({case.configuration for case in tried}) == 80
+    for case in tried:
+        assert dict(case.dims)["D"] > dict(case.configuration)["block"]
+
+
+def test_bounded_floats_are_tried_at_their_bounds() -> None:
+    chosen = _chosen()
+    for name, ends in (("x", {0.25, 3.0}), ("p", {np.float32(0.1), 1.0})):
+        made = [
+            build(chosen, Case("k", (("B", 4), ("D", 9)), seed, variants=((name, "bounds"),)))[name]
+            for seed in range(9)
+        ]
+        assert {float(v) for v in np.asarray(made).reshape(-1)} == {float(end) for end in ends}
+        assert any((name, "bounds") in case.variants for case in cases(chosen, 1, 0))

@@ -37,6 +37,9 @@ exact arithmetic throughout, ties of what is compared, nothing in the same rows.
 _TERMS = range(256, 1025)
 """How many products that cancel are added up, where the contract has so many."""
 
+_TILES = range(8, 1025)
+"""Numbers among a candidate's choices that may be sizes of tiles."""
+
 _MANY_CALLS = 3
 """Configurations that are called very many times, the first ones."""
 _SWALLOWED = 3
@@ -61,7 +64,8 @@ def constructed_cases(contract: KernelContract, space: Space) -> Iterator[Case]:
     yield case(typical, "ordinary values", "plain")
     for choice in configurations_of(contract)[: CONFIGURATIONS if contract.configurations else 0]:
         told = ", ".join(f"{name} = {value}" for name, value in choice)
-        for dims in contract.production[:1] or (beyond,):  # what tiles and splits do shows where there are several
+        # What tiles and splits do shows where there are several.
+        for dims in contract.production[:1] or (space.beyond_a_tile(_tile_in(choice)),):
             yield case(dims, f"configured with {told}", "I18", configuration=choice)
     for edge in space.edges():
         yield case(edge.dims, edge.reason, edge.input_class)
@@ -99,6 +103,11 @@ def constructed_cases(contract: KernelContract, space: Space) -> Iterator[Case]:
     for choice in configurations_of(contract)[:_MANY_CALLS]:
         origin = "very many calls in one process"
         yield case(space.smallest(), origin, "I15", plan="many-calls", configuration=choice)
+
+
+def _tile_in(choice: tuple[tuple[str, int], ...]) -> int:
+    """The largest number of a choice that may be the size of a tile; 0 where there is none."""
+    return max((value for _, value in choice if value in _TILES), default=0)
 
 
 def _with_a_rest(contract: KernelContract, space: Space, dims: Dims) -> Iterator[Dims]:

@@ -34,6 +34,8 @@ _SEARCH = 20_000
 """Assignments tried before a combination of sizes counts as impossible."""
 _RAGGED = 1 << 17
 """Elements of the largest argument where a larger one would tell no more."""
+_MODEST = 1 << 15
+"""The same, where there is a case for each of many choices."""
 _CHEAP = 1 << 18
 """Elements of the largest argument where one size is as large as can be, in several cases."""
 _ELEMENTS = 1 << 20
@@ -131,14 +133,18 @@ class Space:
             end //= 2
         return None
 
-    def beyond_a_tile(self) -> Dims:
-        """Sizes that fill more than one tile of each dimension and not all of the last, as far as there are such."""
-        wanted = {name: self._ragged(name) for name in self.names}
-        return self._search({}, wanted, _RAGGED) or self.complete({}) or {}
+    def beyond_a_tile(self, least: int = 0) -> Dims:
+        """Sizes that fill more than one tile of each dimension and not all of the last, as far as there are such.
 
-    def _ragged(self, name: str) -> list[int]:
+        `least`: how large a tile is at least.
+        """
+        wanted = {name: self._ragged(name, least) for name in self.names}
+        small = self._search({}, wanted, _MODEST) if least else None
+        return small or self._search({}, wanted, _RAGGED) or self.complete({}) or {}
+
+    def _ragged(self, name: str, least: int = 0) -> list[int]:
         """The best first: 3 more than the tile, then between one and two tiles, then whatever is near."""
-        tile = max(self._tiles.get(name, (32,)))
+        tile = max(*self._tiles.get(name, (32,)), least)
         near = [v for v in self._typical[name] if v > tile // 2]
         return [tile + 3, tile + 1, *sorted(near, key=lambda v: (abs(v - tile * 3 // 2), v))[:8]]
 

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 
 from tests.fuzz.targets.common import FIXTURES, told
-from validator.differential.cases import build, case_text, cases, load_case
+from validator.differential.cases import build, case_text, cases, load_case, nameable, values_of
 from validator.differential.corpus import fits, split
 from validator.differential.errors import DifferentialError
+from validator.differential.pinned import elements
 from validator.manifest.contract import KernelContract
 
 MODULES = ("validator.differential.cases", "validator.differential.corpus", "validator.differential.shapes",
-           "validator.differential.inputs")  # fmt: skip
+           "validator.differential.inputs", "validator.differential.pinned", "validator.differential.case",
+           "validator.differential.arguments")  # fmt: skip
 
 
 @cache
@@ -24,7 +27,13 @@ def _contracts() -> dict[str, KernelContract]:
 
 def seeds() -> Iterator[bytes]:
     for contract in _contracts().values():
-        yield from (case_text(case).encode() for case in cases(contract, 1, 6)[::5])
+        made = cases(contract, 1, 6)[::5]
+        yield from (case_text(case).encode() for case in made)
+        for case in made[:2]:
+            named = {
+                name: elements(fill, values_of(contract, case, name)) for name, fill in nameable(contract, case).items()
+            }
+            yield case_text(replace(case, pinned=tuple(named.items()))).encode()
 
 
 def one(data: bytes) -> None:
