@@ -23,6 +23,7 @@ from validator.manifest.dims import parse_expression
 
 __all__ = [
     "LARGEST",
+    "SPOKEN",
     "CaseTooLarge",
     "Inputs",
     "alias_of",
@@ -46,6 +47,8 @@ Inputs = dict[str, Any]
 LARGEST = 2 << 30
 """Bytes of all arguments of one case. A manifest says the sizes; the gate holds several copies of them at once."""
 
+SPOKEN = frozenset({*FILLED, Role.FLAG, Role.MAILBOX})
+"""Roles whose elements are poisoned, or a word between kernels: another word is another story."""
 _WRITTEN = frozenset({Role.OUTPUT, Role.STATE, Role.WORKSPACE})
 
 
@@ -184,7 +187,7 @@ def values_of(contract: KernelContract, case: Case, name: str) -> Any:
 
 def nameable(contract: KernelContract, case: Case) -> dict[str, Fill]:
     """Arguments of which a case may name the values itself, and what is told of each."""
-    named = {n for n, (role, v) in contract.values.items() if role not in FILLED and is_drawn(v)}
+    named = {n for n, (role, v) in contract.values.items() if role not in SPOKEN and is_drawn(v)}
     able = named.difference(contract.generated, case.aliased)
     fills = ((name, fill_of(contract, case, name)) for name in contract.values if name in able)
     return {name: fill for name, fill in fills if few(fill)}

@@ -7,15 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from validator.differential.cases import FILLED, Case, Inputs, aliases_of, fill_of, is_drawn
+from validator.differential.arguments import SPOKEN, Inputs, aliases_of, fill_of, is_drawn
+from validator.differential.case import Case
 from validator.differential.inputs import Fill
 from validator.differential.numbers import Array, Source, derived, same_bytes
-from validator.manifest.contract import KernelContract, Role
+from validator.manifest.contract import KernelContract
 
 __all__ = ["rearranged", "single_changes"]
-
-_SPOKEN = {*FILLED, Role.FLAG, Role.MAILBOX}
-"""Roles whose elements are poisoned, or a word between kernels: another word is another story."""
 
 
 def single_changes(contract: KernelContract, case: Case, inputs: Inputs) -> Generator[tuple[Inputs, str]]:
@@ -31,7 +29,7 @@ def single_changes(contract: KernelContract, case: Case, inputs: Inputs) -> Gene
         other = not fill_of(contract, case, name).floating if values.value is None else True
         # A generator knows better than the contract which integers hang together; a number may hang on a length.
         made = name in counted or (name in contract.generated and (other or bool(contract.generates)))
-        if whole and role not in _SPOKEN and is_drawn(values) and not made:
+        if whole and role not in SPOKEN and is_drawn(values) and not made:
             able[other].append(name)
     for names in able:
         if names:
@@ -48,7 +46,7 @@ def rearranged(contract: KernelContract, case: Case, inputs: Inputs) -> Generato
         name
         for name, (role, values) in contract.values.items()
         if isinstance(inputs[name], np.ndarray)
-        and role not in _SPOKEN
+        and role not in SPOKEN
         and is_drawn(values)
         and name not in contract.generated
         and fill_of(contract, case, name).floating
