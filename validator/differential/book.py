@@ -73,7 +73,7 @@ class Book:
 
     def home_of(self, value: Array, array: Descriptor) -> int | None:
         """The slot where this very array was made, if the callable gets it just as it lies there."""
-        slot = self._homes.get((value.ctypes.data, value.nbytes))
+        slot = self._homes.get((value.ctypes.data, value.nbytes)) if self._homes else None
         whole = array.offset == GUARD and array.strides == value.strides and value.flags.c_contiguous
         return slot if whole else None
 

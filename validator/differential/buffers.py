@@ -215,65 +215,96 @@ def place(
     `poisons`: those that were laid beforehand. `apart`: another call may be running, so that only what it cannot write
     is replaced.
     """
-    book, poisons = Book() if book is None else book, Book() if poisons is None else poisons
-    arenas: list[memoryview] = []
-    slots: list[int] = []
-    numbers: dict[int, int] = {}
-    regions: dict[int, Region] = {}
-    views: dict[str, tuple[int, Descriptor]] = {}
+    laid = _Laid(worker, pattern, Book() if book is None else book, Book() if poisons is None else poisons)
     args = []
     for name, value in inputs.items():
         if not isinstance(value, np.ndarray | Written):
             args.append(_scalar(value))
-            continue
-        if name in aliases:
-            views[name] = views[aliases[name]]
-            args.append(views[name][1])
-            continue
-        strides, offset, span = layout_of(value.shape, value.dtype.itemsize, layouts.get(name, "contiguous"))
-        array = Descriptor(code_of(value.dtype), value.shape, strides, len(arenas), GUARD + offset)
-        kind = GIVEN if name in given else 0
-        slot = first_slot + len(arenas) | kind
-        home = book.home_of(value, array) if kind and isinstance(value, np.ndarray) else None
-        below = None if over is None or (apart and not kind) else over + len(arenas) | kind
-        arena = worker.lend(slot, GUARD + span + GUARD, below if home is None else home)
-        region = worker.region(slot)
-        poisoned = region is not None and not kind and isinstance(value, np.ndarray) and _is_poison(value, array)
-        if home is not None and isinstance(value, np.ndarray):
-            book.lies(worker.arena(slot)[1:], value, array)
-        elif isinstance(value, Written):
-            fill(arena, array, value, pattern)
-        elif poisoned and region is not None:
-            region.poison(body_of(array), value[(0,) * value.ndim].tobytes(), pattern)
-        elif not kind:
-            if not poisons.ready(worker.arena(slot)[1:], value, array, pattern, arena):
-                poisons.forget(worker.arena(slot)[1:])
-                fill(arena, array, value, pattern)
-            numbers[len(arenas)] = number_of_poison(array, value, pattern, len(arena))
-        elif not book.holds(where := worker.arena(slot)[1:], value, array):
-            fill(arena, array, value, pattern)
-            book.put(where, value, array, pattern)
-        if region is not None:
-            regions[len(arenas)] = region
-            if not kind and not poisoned:
-                region.load(arena)
-        views[name] = (len(arenas), array)
-        arenas.append(arena)
-        slots.append(slot)
-        args.append(array)
+        elif name in aliases:
+            laid.views[name] = laid.views[aliases[name]]
+            args.append(laid.views[name][1])
+        else:
+            at, kind = len(laid.arenas), GIVEN if name in given else 0
+            below = None if over is None or (apart and not kind) else over + at | kind
+            args.append(laid.add(name, value, layouts.get(name, "contiguous"), first_slot + at | kind, below))
     for at, name in enumerate(inputs):
         if name in steps:
             owner, axis = steps[name]
-            seen = views[owner][1]
+            seen = laid.views[owner][1]
             args[at] = _scalar(seen.strides[axis] // dtype_at(seen.dtype).itemsize)
     returned = None
     if room:
-        slots.append(first_slot + len(arenas))
-        returned = worker.lend(slots[-1], room)
-    lasting = {name: inputs[name] for name in views if name in given and name not in aliases}
+        laid.slots.append(first_slot + len(laid.arenas))
+        returned = worker.lend(laid.slots[-1], room)
+    lasting = {name: inputs[name] for name in laid.views if name in given and name not in aliases}
     return Placed(
-        worker, tuple(slots), pattern, tuple(arenas), views, tuple(args), returned, lasting, book, numbers, regions
+        worker,
+        tuple(laid.slots),
+        pattern,
+        tuple(laid.arenas),
+        laid.views,
+        tuple(args),
+        returned,
+        lasting,
+        laid.book,
+        laid.numbers,
+        laid.regions,
     )
+
+
+@dataclass
+class _Laid:
+    """A call's arrays, one after another."""
+
+    worker: Worker
+    pattern: int
+    book: Book
+    poisons: Book
+    slots: list[int] = field(default_factory=list)
+    arenas: list[memoryview] = field(default_factory=list)
+    views: dict[str, tuple[int, Descriptor]] = field(default_factory=dict)
+    numbers: dict[int, int] = field(default_factory=dict)
+    regions: dict[int, Region] = field(default_factory=dict)
+
+    def add(self, name: str, value: Array | Written, layout: str, slot: int, below: int | None) -> Descriptor:
+        """One more, in an arena of its own. `below`: slot whose contents it replaces."""
+        strides, offset, span = layout_of(value.shape, value.dtype.itemsize, layout)
+        array = Descriptor(code_of(value.dtype), value.shape, strides, len(self.arenas), GUARD + offset)
+        home = self.book.home_of(value, array) if slot & GIVEN and isinstance(value, np.ndarray) else None
+        arena = self.worker.lend(slot, GUARD + span + GUARD, below if home is None else home)
+        where, region = self.worker.arena(slot)[1:], self.worker.region(slot)
+        if region is not None:
+            self.regions[len(self.arenas)] = region
+        if isinstance(value, Written):
+            fill(arena, array, value, self.pattern)
+        elif home is not None:
+            self.book.lies(where, value, array)
+        elif slot & GIVEN:
+            self._give(where, arena, array, value)
+        elif region is not None and _is_poison(value, array):
+            region.poison(body_of(array), value[(0,) * value.ndim].tobytes(), self.pattern)
+            region = None  # it lies there already
+        else:
+            self._lay(where, arena, array, value)
+        if region is not None and not slot & GIVEN:
+            region.load(arena)
+        self.views[name] = (len(self.arenas), array)
+        self.arenas.append(arena)
+        self.slots.append(slot)
+        return array
+
+    def _give(self, where: tuple[int, int], arena: memoryview, array: Descriptor, value: Array) -> None:
+        """What only the gate can write, once for all calls."""
+        if not self.book.holds(where, value, array):
+            fill(arena, array, value, self.pattern)
+            self.book.put(where, value, array, self.pattern)
+
+    def _lay(self, where: tuple[int, int], arena: memoryview, array: Descriptor, value: Array) -> None:
+        """What the candidate may write to, anew for every call; poison may have been laid beforehand."""
+        if not self.poisons.ready(where, value, array, self.pattern, arena):
+            self.poisons.forget(where)
+            fill(arena, array, value, self.pattern)
+        self.numbers[len(self.arenas)] = number_of_poison(array, value, self.pattern, len(arena))
 
 
 def _is_poison(value: Array, array: Descriptor) -> bool:

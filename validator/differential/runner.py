@@ -391,10 +391,11 @@ class Series:
         `then`: a call with other values that will follow, in other buffers than the last turn's.
         """
         self._runner, self._case, self._inputs, self._turns, self._then = runner, case, inputs, list(turns), then
+        self._ahead = runner.ahead(inputs)
         self._running: _Call | None = None
         self._coming: _Call | None = None
         self.begin()
-        if runner.ahead(inputs):
+        if self._ahead:
             with beside(1):
                 self._lay()
                 self._prepare()
@@ -422,7 +423,8 @@ class Series:
         running, self._running = self._running, None
         assert running is not None
         self._runner.answered(running)
-        ahead = self._runner.ahead(self._inputs) and running.reply is not None and running.reply.result is not None
+        ahead = self._ahead and self._runner.trusting  # which an earlier call may have cost it
+        ahead = ahead and running.reply is not None and running.reply.result is not None
         if ahead:
             self.begin()
         with beside(self._running is not None):
