@@ -37,11 +37,39 @@ WRONG = {
 }
 
 
+RETURNING = """
+schema = "validator/manifest/1"
+[[kernels]]
+match = "scaled"
+reference = "large:scaled"
+trusted = "torch"
+torch = "large:scaled"
+returns = "out"
+dims = ["B in 1..2000", "D in 1..2000"]
+batch = "B"
+args = [
+    { name = "x", role = "activation", dtype = "bfloat16", shape = ["B", "D"], domain = { low = -4, high = 4 } },
+    { name = "w", role = "weight", dtype = "bfloat16", shape = ["D"], domain = { low = -2, high = 2 } },
+    { name = "out", role = "output", dtype = "bfloat16", shape = ["B", "D"] },
+]
+"""
+TEXTS |= {
+    name: RETURNING.replace('torch = "large:scaled"', f'torch = "large:{name}"')
+    for name in ("scaled", "scaled_in_one_place", "scaled_but_for_the_tail", "scaled_from_the_side")
+}
+RIGHT += ("scaled",)
+WRONG |= {
+    "scaled_in_one_place": "earlier-result-changed",
+    "scaled_but_for_the_tail": "wrong-value",
+    "scaled_from_the_side": "wrong-metadata",
+}
+
+
 @contextmanager
 def running(name: str) -> Iterator[Runner]:
     """The processes of a run of the records, at sizes that its contract has not."""
     (contract,), _ = load_contract(TEXTS[name].encode(), "contract.toml")
-    trees = Trees(FOLDER / "head", FOLDER / "base")
+    trees = Trees(FOLDER / "head", FOLDER / ("head" if name.startswith("scaled") else "base"))
     try:
         with runner_for(contract, trees, device=Device.CUDA) as runner:
             yield runner
@@ -55,6 +83,8 @@ def results(name: str) -> Iterator[Any]:
             case = Case(runner.contract.match, SIZES, seed, plan)
             yield run_case(runner, case).result
             yield run_case(runner, replace(case, layouts=(("x", "offset"),))).result
+        large: Any = runner.candidate.elsewhere
+        assert large._regions, "they lie where the worker sees them too"
 
 
 @pytest.mark.parametrize("name", RIGHT)

@@ -86,6 +86,8 @@ class Played:
                 return 4 * self.room
             case "cuDeviceGetUuid":
                 return SimpleNamespace(bytes=bytes(range(16)))
+            case "cuMemcpyHtoDAsync":
+                self.upload(*args[:2])
             case "cuMemHostRegister":
                 raise DeviceError(Problem("CUDA_ERROR_NOT_SUPPORTED"))
         return None
@@ -345,13 +347,34 @@ class Called:
     """On what the gate has on its device; `here` says that it must be in the host's memory."""
 
     def __init__(self, function, options):
-        self.function, self.here = function, options["here"] == "yes"
+        self.function, self.here, self.left = function, options["here"] == "yes", {}
 
     def holding(self, numbers, edge, elsewhere):
         self.elsewhere = elsewhere
 
+    def leaving(self, room, places):
+        self.room, self.places = room, places
+
     def __call__(self, *args):
-        return self.function(*map(self.seen, args))
+        value = self.function(*map(self.seen, args))
+        if value is None or self.here or not value.flags.c_contiguous:
+            return value
+        (start, end), = self.places([value.nbytes])
+        target = self.memory(self.elsewhere[self.room[0]] + start, end - start)
+        array = np.ndarray(value.shape, value.dtype, self.memory(self.room[0] + start, end - start))
+        self.left[id(array)] = (array, value, target)
+        self.leave([array])
+        return array
+
+    def leave(self, returned):
+        for array in returned:
+            if id(array) in self.left:
+                _, value, target = self.left[id(array)]
+                np.ndarray(value.shape, value.dtype, target)[...] = value
+
+    @staticmethod
+    def memory(address, size):
+        return (ctypes.c_uint8 * size).from_address(address)
 
     def seen(self, value):
         if not isinstance(value, np.ndarray):
@@ -372,6 +395,23 @@ def right(x, out):
 
 def thrice(x, out):
     out[...] = x * np.float32(3)
+
+def returned(x):
+    return x * np.float32(2)
+
+def returned_thrice(x):
+    return x * np.float32(3)
+
+result = []
+
+def returned_in_one_place(x):
+    if not result:
+        result.append(np.empty_like(x))
+    result[0][...] = x * np.float32(2)
+    return result[0]
+
+def returned_from_a_column(x):
+    return (np.repeat(x, 2) * np.float32(2))[::2]
 
 def leaves_a_tail(x, out):
     out[:-1] = x[:-1] * np.float32(2)
@@ -397,13 +437,14 @@ def ends(x, out):
         os._exit(3)
     out[...] = x * np.float32(2)
 """
-REFERENCE = "import numpy as np\n\ndef right(x, out):\n    out[...] = x * np.float32(2)\n"
+REFERENCE = CANDIDATES.partition("def returned_thrice")[0]
 CONTRACT = """
 schema = "validator/manifest/1"
 [[kernels]]
 match = "twice"
-reference = "stock:right"
+reference = "stock:{stock}"
 candidate = "mine:{name}"
+{more}
 dims = ["N in 1..4096"]
 args = [
     {{ name = "x", role = "activation", dtype = "float32", shape = ["N"], layouts = ["strided", "offset"] }},
@@ -426,7 +467,9 @@ def running(folder: Path, name: str, monkeypatch: Any, refuses: int = 0) -> Iter
     (folder / "driver.c").write_text(DRIVER)
     command = ["cc", "-shared", "-fPIC", f"-DREFUSES={refuses}", "-Wl,-soname,libcuda.so.1", "-o", "driver.so"]
     subprocess.run([*command, "driver.c"], cwd=folder, check=True, timeout=60)
-    (contract,), _ = load_contract(CONTRACT.format(name=name).encode(), "contract.toml")
+    gives = name.startswith("returned")
+    more = {"stock": "returned", "more": 'returns = "out"'} if gives else {"stock": "right", "more": ""}
+    (contract,), _ = load_contract(CONTRACT.format(name=name, **more).encode(), "contract.toml")
     adapter = Adapter("torch-cuda", "played.adapter", ("numpy", "ml_dtypes", "played"), gpu=True)
     options = {"here": "yes" if refuses else "no"}
     with runner_for(contract, Trees(folder, folder)) as runner:
@@ -444,8 +487,9 @@ def found(runner: Runner, plans: Sequence[str] = PLANS, layouts: tuple[tuple[str
     ]
 
 
-def test_a_right_candidate_is_right_under_every_plan(tmp_path: Path, monkeypatch: Any):
-    with running(tmp_path, "right", monkeypatch) as runner:
+@pytest.mark.parametrize("name", ["right", "returned", "returned_from_a_column"])
+def test_a_right_candidate_is_right_under_every_plan(tmp_path: Path, monkeypatch: Any, name: str):
+    with running(tmp_path, name, monkeypatch) as runner:
         results = found(runner)
         for layouts in ((("x", "offset"), ("out", "strided")), (("x", "strided"),)):
             results += found(runner, ("repeat", "same-buffer"), layouts)
@@ -463,6 +507,8 @@ def test_a_right_candidate_is_right_under_every_plan(tmp_path: Path, monkeypatch
         ("writes_behind", "repeat", "guard-zone-written"),
         ("by_address", "same-buffer", "hidden-state"),
         ("ends", "repeat", "no-result"),
+        ("returned_thrice", "repeat", "wrong-value"),
+        ("returned_in_one_place", "recheck", "earlier-result-changed"),
     ],
 )
 def test_a_wrong_one_shows_as_what_it_is(tmp_path: Path, monkeypatch: Any, name: str, plan: str, kind: str):

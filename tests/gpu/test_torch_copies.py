@@ -138,3 +138,37 @@ def test_old_copies_go_when_they_take_too_much_of_the_device(adapter: ModuleType
     function._copies[9, 4000] = adapter._Copy(Watched(np.zeros(4000, np.uint8)))
     function._let_go(1)
     assert [at for at, _ in function._copies] == [9], "what the running call uses stays"
+
+
+def test_what_the_gate_has_on_the_device_is_called_on_and_left_there(adapter: ModuleType, monkeypatch: Any):
+    """Arguments and results lie in memory of the gate's: nothing is sent, brought or copied to the host."""
+    monkeypatch.setattr(adapter, "_bytes_at", lambda address, size: torch.from_numpy(there[address : address + size]))
+    monkeypatch.setattr(adapter, "_is_plain", lambda value: isinstance(value, torch.Tensor))
+    monkeypatch.setattr(adapter._OnDevice, "_made", lambda self, given, before: self._call(given))
+    there = np.zeros(4096, np.uint8)
+    there[64:96].view(np.float32)[...] = 3
+    kept = torch.zeros(8)
+    results = iter((lambda x: x * 2, lambda x: kept.copy_(x * 4), lambda x: x * 5, lambda x: x.repeat(99)))
+    function = adapter._OnDevice(lambda x: next(results)(x), timed=False)
+    x = np.ndarray((8,), np.float32, np.full(64, 0xEE, np.uint8), 16)
+    room = np.full(512, 0xEE, np.uint8)
+
+    def called() -> Any:
+        function.holding({}, 0, {x.base.ctypes.data: 48, room.ctypes.data: 1024})
+        function.leaving((room.ctypes.data, len(room)), lambda sizes: [(0, sizes[0])])
+        return function(x)
+
+    (first,), (second,) = called(), called()
+    assert (first.ctypes.data, first.shape, first.dtype) == (room.ctypes.data, (8,), np.float32)
+    assert there[1024:1056].view(np.float32).tolist() == [12.0] * 8
+    kept.fill_(7)
+    function.leave([second])
+    assert there[1024:1056].view(np.float32).tolist() == [7.0] * 8, "as it is now"
+    function.leave([first])
+    assert there[1024:1056].view(np.float32).tolist() == [6.0] * 8
+    monkeypatch.setattr(adapter._OnDevice, "_fetched", lambda self, tensor: tensor.tolist())
+    called()
+    assert there[1024:1056].view(np.float32).tolist() == [15.0] * 8
+    assert len(called()) == 792, "more than there is room for: by way of the host"
+    assert bytes(room) == b"\xee" * 512
+    assert bytes(x.base) == b"\xee" * 64

@@ -64,6 +64,8 @@ class Placed:
     """Arena of a poison → the number of what stands there."""
     regions: Mapping[int, Region] = field(default_factory=dict)
     """Arena → where it lies on a device: what is here then is what was brought back last."""
+    back: Region | None = None
+    """Where results that are returned go on a device."""
 
     @property
     def size(self) -> int:
@@ -110,18 +112,16 @@ class Placed:
         """An argument's elements as they are now, where nobody else can change them, unless they lie here and are not
         `copied`: those of a known array, if they are."""
         arena, array = self.views[name]
-        region, there = self.regions.get(arena), view_of(self.arenas[arena], array)
+        region = self.regions.get(arena)
         if region is None or not is_contiguous(array):
             return taken(self.view(name), known, copied=copied)
-        body = body_of(array)
-        if known is not None and (known.shape, known.dtype) == (there.shape, there.dtype) and region.same(body, known):
-            return known
-        mine = room_for(there.shape, there.dtype)
-        region.take(body, mine)
-        if known is None or not same_bytes(mine, known):
-            return mine
-        region.alike(mine, known)
-        return known
+        return _taken(region, body_of(array), view_of(self.arenas[arena], array), known)
+
+    def returned(self, value: Array, start: int, known: Array | None, *, copied: bool, elsewhere: bool) -> Array:
+        """Likewise for what was returned, from this byte of the room on; `elsewhere`: of the room on the device."""
+        if self.back is None or not elsewhere or not value.size:
+            return taken(value, known, copied=copied)
+        return _taken(self.back, (start, value.nbytes), value, known)
 
     def guard(self) -> None:
         """Put this call's pattern around what lies there for several calls; none of them may be running."""
@@ -149,7 +149,7 @@ class Placed:
                 region.hold(value, body_of(array), self.arenas[at], self.pattern)
             else:
                 region.load(self.arenas[at], keep=True)
-        if self.regions and self.worker.elsewhere is not None:
+        if (self.regions or self.back is not None) and self.worker.elsewhere is not None:
             self.worker.elsewhere.settle()
 
     def disturbed(self, inputs: Mapping[str, Any], written: Iterable[str]) -> list[tuple[str, int]]:
@@ -232,10 +232,13 @@ def place(
             owner, axis = steps[name]
             seen = laid.views[owner][1]
             args[at] = _scalar(seen.strides[axis] // dtype_at(seen.dtype).itemsize)
-    returned = None
+    returned = back = None
     if room:
         laid.slots.append(first_slot + len(laid.arenas))
         returned = worker.lend(laid.slots[-1], room)
+        back = worker.region(laid.slots[-1])
+        if back is not None:
+            back.poison((0, room), bytes([pattern]), pattern)
     lasting = {name: inputs[name] for name in laid.views if name in given and name not in aliases}
     return Placed(
         worker,
@@ -249,7 +252,20 @@ def place(
         laid.book,
         laid.numbers,
         laid.regions,
+        back,
     )
+
+
+def _taken(region: Region, body: tuple[int, int], like: Array, known: Array | None) -> Array:
+    """An array of a shape and type out of a region, where nobody else can change it."""
+    if known is not None and (known.shape, known.dtype) == (like.shape, like.dtype) and region.same(body, known):
+        return known
+    mine = room_for(like.shape, like.dtype)
+    region.take(body, mine)
+    if known is None or not same_bytes(mine, known):
+        return mine
+    region.alike(mine, known)
+    return known
 
 
 @dataclass
@@ -288,6 +304,8 @@ class _Laid:
             self._lay(where, arena, array, value)
         if region is not None and not slot & GIVEN:
             region.load(arena)
+        elif region is not None and is_contiguous(array):
+            region.coming(value, body_of(array), arena)
         self.views[name] = (len(self.arenas), array)
         self.arenas.append(arena)
         self.slots.append(slot)

@@ -13,10 +13,9 @@ from validator.differential.buffers import Placed
 from validator.differential.cases import Case, fill_of, judged_arguments
 from validator.differential.faults import Fault, FaultKind
 from validator.differential.numbers import Array
-from validator.differential.spill import taken
 from validator.manifest.contract import KernelContract
 from validator.run.channel import Array as Descriptor
-from validator.run.channel import Buffer, Result
+from validator.run.channel import Buffer, Result, in_room_at
 
 __all__ = ["Returned", "returned"]
 
@@ -53,12 +52,14 @@ def returned(
         told = f"returned {len(values)} values, the contract declares {len(contract.returns)}"
         faults.append(Fault(FaultKind.METADATA, "", told))
     else:
-        for name, (array, data) in zip(contract.returns, values, strict=True):
+        places = in_room_at([len(data) for _, data in values])
+        for name, (array, data), (start, _) in zip(contract.returns, values, places, strict=True):
             value, wrong = _value(contract, case, name, array, data, placed)
             if value is None:
                 faults.append(Fault(FaultKind.METADATA, name, f"{name} {wrong}"))
             else:
-                found[name] = taken(value, known.get(name), copied=copied)
+                far = result.elsewhere
+                found[name] = placed.returned(value, start, known.get(name), copied=copied, elsewhere=far)
     all_known = not faults and bool(found) and all(found[name] is known.get(name) for name in found)
     return Returned(found, tuple(faults), all_known)
 

@@ -10,6 +10,7 @@ import mmap
 import struct
 import weakref
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -33,7 +34,7 @@ _SHARE = 4
 """Regions take no more than such a part of the device's memory, those of the last calls aside."""
 _LATELY = 64
 """Calls."""
-_SPARE = 4
+_SPARE = 2
 """Pieces of memory without a use that are kept: one is asked for again soon."""
 
 
@@ -89,6 +90,8 @@ class _Twin:
     size: int
     piece: tuple[int, int]
     array: weakref.ref[Any]
+    sent: Future[None] | None = None
+    """It is on its way until then."""
 
 
 class Region:
@@ -128,6 +131,9 @@ class Region:
         self._shelf.lay(rows)
         self._other_contents()
         self._value, self._pattern = weakref.ref(value), pattern
+
+    def coming(self, value: Any, body: tuple[int, int], source: memoryview) -> None:
+        self._shelf.coming(value, body, source)
 
     def load(self, source: memoryview, *, keep: bool = False) -> None:
         self._other_contents()
@@ -216,7 +222,10 @@ class Shelf:
         """This thread may ask the device; what belonged to arrays that are no more serves others."""
         self.device.enter()
         while self._dead:
-            self.memory.give_back(*self._dead.pop().piece)
+            gone = self._dead.pop()
+            if gone.sent is not None:
+                gone.sent.result()
+            self.memory.give_back(*gone.piece)
 
     def probe(self) -> Region | None:
         if isinstance(self._device, NotHere):
@@ -269,15 +278,29 @@ class Shelf:
 
     def twin(self, value: Any, body: tuple[int, int], source: memoryview) -> _Twin:
         """The gate's copy of an array that stands in `source`; sent where there is none."""
+        self.coming(value, body, source)
         found = self.known(value, body)
-        if found is None:
-            found = self._kept(value, body)
-            offset, size = body
-            self._send(found.address, np.frombuffer(source, np.uint8)[offset : offset + size])
+        assert found is not None
         return found
+
+    def coming(self, value: Any, body: tuple[int, int], source: memoryview) -> None:
+        """Begin to send an array that stands in `source`, where there is no copy of it."""
+        if self._twin_of(value, body) is not None:
+            return
+        self.enter()
+        offset, size = body
+        piece = (self.memory.get(size + _QUAD), size + _QUAD)
+        address, data = piece[0] + offset % _QUAD, np.frombuffer(source, np.uint8)[offset : offset + size]
+        self._keep(value, address, size, piece, self._sender.submit(self._send, address, data))
 
     def known(self, value: Any, body: tuple[int, int]) -> _Twin | None:
         """The gate's copy of an array, if it has one that can be compared with that body."""
+        found = self._twin_of(value, body)
+        if found is not None and found.sent is not None:
+            found.sent.result()
+        return found
+
+    def _twin_of(self, value: Any, body: tuple[int, int]) -> _Twin | None:
         found = self._twins.get(id(value)) if value is not None else None
         if found is None or found.array() is not value:
             return None
@@ -286,14 +309,15 @@ class Shelf:
     def take(self, address: int, body: tuple[int, int], into: Any) -> None:
         """What stands there, to where nobody else can change it, and from there to the host."""
         self.enter()
-        twin = self._kept(into, body)
+        piece = (self.memory.get(body[1] + _QUAD), body[1] + _QUAD)
+        twin = self._keep(into, piece[0] + body[0] % _QUAD, body[1], piece, None)
         self.device.copy(twin.address, address, body[1])
         self.device.fetch(twin.address, into.reshape(-1).view(np.uint8))
 
     def alike(self, taken: Any, known: Any) -> None:
         """The twin of one array is the other's from now on."""
         twin = self._twins.pop(id(taken))
-        self._keep(known, twin.address, twin.size, twin.piece)
+        self._keep(known, twin.address, twin.size, twin.piece, None)
 
     def lay(self, rows: Sequence[Stretch]) -> None:
         """Puts there what should stand there; queued."""
@@ -311,6 +335,12 @@ class Shelf:
             found += struct.unpack(f"<{len(rows)}Q", self.device.download(self._wrong, 8 * len(rows)))
         return found
 
+    def arrived(self) -> None:
+        """Wait until everything that was on its way is there."""
+        for twin in list(self._twins.values()):
+            if twin.sent is not None:
+                twin.sent.result()
+
     def settle(self) -> None:
         self.enter()
         self.device.synchronize()
@@ -318,6 +348,7 @@ class Shelf:
     def close(self) -> None:
         if "_device" not in self.__dict__ or isinstance(self._device, NotHere):
             return
+        self._sender.shutdown()
         self.settle()
         for region in self._regions.values():
             region.close()
@@ -385,12 +416,17 @@ class Shelf:
     def _wrong(self) -> int:
         return self.memory.get(8 * _AT_A_TIME)
 
-    def _kept(self, value: Any, body: tuple[int, int]) -> _Twin:
-        """Room for an array's twin."""
-        piece = (self.memory.get(body[1] + _QUAD), body[1] + _QUAD)
-        return self._keep(value, piece[0] + body[0] % _QUAD, body[1], piece)
+    @cached_property
+    def _sender(self) -> ThreadPoolExecutor:
+        """Sends while the reference is asked."""
+        return ThreadPoolExecutor(1, "send")
 
-    def _keep(self, value: Any, address: int, size: int, piece: tuple[int, int]) -> _Twin:
+    @cached_property
+    def _stream(self) -> Any:
+        """Where it does: nobody else waits for what is sent."""
+        return self.device.call("cuStreamCreate", self.device.types.CUstream_flags.CU_STREAM_NON_BLOCKING.value)
+
+    def _keep(self, value: Any, address: int, size: int, piece: tuple[int, int], sent: Future[None] | None) -> _Twin:
         def gone(_: object) -> None:
             # Wherever the interpreter happens to be: the device is asked later. Another may have its identity by now.
             if (known := self._twins.get(key)) is not None and known is twin:
@@ -400,22 +436,24 @@ class Shelf:
         key = id(value)
         if (before := self._twins.pop(key, None)) is not None:
             self._dead.append(before)
-        twin = _Twin(address, size, piece, weakref.ref(value, gone))
+        twin = _Twin(address, size, piece, weakref.ref(value, gone), sent)
         self._twins[key] = twin
         return twin
 
     def _send(self, address: int, data: Any) -> None:
         """From pinned memory, where the driver pins it: that takes less time than sending it as it is."""
+        self.device.enter()
         page, at = mmap.PAGESIZE, data.ctypes.data
         start = at // page * page
+        pinned = True
         try:
             self.device.call("cuMemHostRegister", start, _up(at + len(data) - start, page), 0)
         except DeviceError:
-            self.device.upload(address, data)
-            return
-        self.device.upload(address, data)
-        self.device.synchronize()
-        self.device.call("cuMemHostUnregister", start)
+            pinned = False
+        self.device.call("cuMemcpyHtoDAsync", address, data, len(data), self._stream)
+        self.device.call("cuStreamSynchronize", self._stream)
+        if pinned:
+            self.device.call("cuMemHostUnregister", start)
 
 
 def _parameters(rows: Sequence[Stretch], wrong: int | None = None) -> Parameters:

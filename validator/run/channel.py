@@ -57,6 +57,8 @@ DTYPE_NAMES = (
 
 _KEEP, _ROOM = 1 << 31, 1 << 30
 """Flags beside the number of descriptors."""
+_ELSEWHERE = _KEEP
+"""Of a result."""
 _COUNTS = struct.Struct("<II")
 _TIMES = struct.Struct("<I")
 _ARENA = struct.Struct("<IQQQ")
@@ -208,9 +210,12 @@ class Result:
     """Bytes of `returns`, C order, one entry each."""
     in_room: bool = False
     """The data lies in the call's room, each entry at a multiple of `ALIGNED`, and not in the frame."""
+    elsewhere: bool = False
+    """In the room where that lies on a device."""
 
     def pack(self) -> list[Buffer]:
-        head = [_COUNTS.pack(len(self.data), len(self.returns) | self.in_room * _ROOM)]
+        flags = self.in_room * _ROOM | self.elsewhere * _ELSEWHERE
+        head = [_COUNTS.pack(len(self.data), len(self.returns) | flags)]
         head += [_LENGTH.pack(len(part)) for part in self.data]
         head += [array.pack() for array in self.returns]
         return [b"".join(head), *(() if self.in_room else self.data)]
@@ -219,7 +224,7 @@ class Result:
     def unpack(cls, payload: memoryview, room: memoryview | None = None) -> Result:
         """Raises `ProtocolError` unless there is data for every returned value, in the frame or in the room."""
         lengths, returns, at, flags = _unpack_parts(payload, _LENGTH)
-        _, in_room = _flagged(flags)
+        elsewhere, in_room = _flagged(flags)
         if len(lengths) != len(returns):
             raise ProtocolError("result with other parts than it declares")
         if not in_room:
@@ -228,7 +233,7 @@ class Result:
         places = in_room_at([length for (length,) in lengths])
         if room is None or at != len(payload) or any(end > len(room) for _, end in places):
             raise ProtocolError("result outside of the room that was given")
-        return cls(returns, tuple(room[start:end] for start, end in places), True)
+        return cls(returns, tuple(room[start:end] for start, end in places), True, elsewhere)
 
 
 def in_room_at(lengths: Sequence[int]) -> list[tuple[int, int]]:

@@ -40,6 +40,9 @@ class Region(Protocol):
     def hold(self, value: Any, body: tuple[int, int], source: memoryview, pattern: int) -> None:
         """An array's elements, which stand in `source`, and the pattern around them; sent once for all its calls."""
 
+    def coming(self, value: Any, body: tuple[int, int], source: memoryview) -> None:
+        """An array will be held: its elements, which stay in `source` until then, may be sent meanwhile."""
+
     def load(self, source: memoryview, *, keep: bool = False) -> None:
         """All bytes of the buffer. `keep`: they are what should stand there afterwards."""
 
@@ -90,6 +93,9 @@ class Elsewhere(Protocol):
 
     def differing(self, stretches: Sequence[Stretch]) -> list[int]:
         """Bytes of each that are not what should stand there."""
+
+    def arrived(self) -> None:
+        """Wait until all that is sent meanwhile is there."""
 
     def settle(self) -> None:
         """Wait until everything lies where it should."""

@@ -134,12 +134,14 @@ class Worker:
         self.connection = connection
         self.tree = tree
         self.arenas = Arenas(pools[0], pools[1], channel.GIVEN)
-        self.kept: dict[int, tuple[list[memoryview], memoryview | None, list[Any]]] = {}
+        self.kept: dict[int, tuple[list[memoryview], memoryview | None, list[Any], bool]] = {}
         self.function: Any = None
         self.absent: Any = None
         self.launches = False
         self.holding: Any = None
         """Where the adapter keeps copies elsewhere (on a device): its ear for which arenas hold what."""
+        self.leaving: Any = None
+        """Likewise, for where results go that are on a device."""
         self.dtypes: list[Any] = []
         self.numpy: Any = None
         self.imported: Any = None
@@ -175,6 +177,8 @@ class Worker:
                 else:
                     (nonce,) = struct.unpack("<Q", frame.payload)
                     getattr(self.function, "collect", bool)()  # buffers that are elsewhere (a device) come back first
+                    if self.leaving is not None:
+                        self.function.leave(self.kept[nonce][2])
                     parts, kind = self._pack(*self.kept[nonce]), kinds.RESULT
             except MemoryError as error:
                 parts, kind = [f"MemoryError: {error}".encode()[:4096]], kinds.MEMORY
@@ -236,6 +240,7 @@ class Worker:
         self.function, self.launches = module.load(target, self.tree, options), launches
         own = type(self.function).__module__ == module.__name__  # not what a callable happens to call so
         self.holding = getattr(self.function, "holding", None) if own else None
+        self.leaving = getattr(self.function, "leaving", None) if own else None
         return ["\0".join(bound).encode()]
 
     @staticmethod
@@ -277,16 +282,21 @@ class Worker:
             places = {here: far[1] for here, far in zip(at, there, strict=True) if far is not None}
             self.holding(numbers, self.channel.EDGE, places)
         room = views.pop() if call.room else None
+        far = room is not None and self.leaving is not None and call.arenas[-1][::2] in self.elsewhere
+        if self.leaving is not None:
+            self.leaving(
+                (self._address(room), len(room)) if room is not None and far else (0, 0), self.channel.in_room_at
+            )
         value = None
         for _ in range(call.times):
             args = [self._argument(array, views) for array in call.args]
             value = self.function(*args) if not self.launches else self._launch(args)
         returns = [] if value is None else list(value) if type(value) in (tuple, list) else [value]
         if call.keep:
-            self.kept[frame.nonce] = (views, room, returns)
+            self.kept[frame.nonce] = (views, room, returns, far)
             while len(self.kept) > KEPT:
                 del self.kept[next(iter(self.kept))]
-        return self._pack(views, room, returns)
+        return self._pack(views, room, returns, far)
 
     def _coming(self, frame: Any) -> None:
         """What fails here fails again when the call comes, and is told then."""
@@ -318,7 +328,8 @@ class Worker:
         arena = self.numpy.frombuffer(views[array.arena], self.numpy.uint8)
         return self.numpy.ndarray(array.shape, dtype, arena, array.offset, array.strides)
 
-    def _pack(self, views: list[memoryview], room: memoryview | None, returns: list[Any]) -> list[Any]:
+    def _pack(self, views: list[memoryview], room: memoryview | None, returns: list[Any], far: bool) -> list[Any]:
+        """`far`: the room lies on a device; what the adapter has put there it gives at its place in the room here."""
         arrays = [self._plain(value) for value in returns]
         described = tuple(self._described(array, views) for array in arrays)
         lengths = [0 if array is None else array.nbytes for array in arrays]
@@ -326,10 +337,15 @@ class Worker:
         if room is None or any(end > len(room) for _, end in places):
             data = tuple(b"" if array is None else self.numpy.ndarray.tobytes(array) for array in arrays)
             return list(self.channel.Result(described, data).pack())
-        for array, (start, end) in zip(arrays, places, strict=True):
-            if array is not None:
-                self.numpy.ndarray(array.shape, array.dtype, room[start:end])[...] = array
-        return list(self.channel.Result(described, tuple(room[a:b] for a, b in places), True).pack())
+        targets = [
+            None if array is None else self.numpy.ndarray(array.shape, array.dtype, room[start:end])
+            for array, (start, end) in zip(arrays, places, strict=True)
+        ]
+        both = [(array, target) for array, target in zip(arrays, targets, strict=True) if target is not None]
+        far = far and all(array.ctypes.data == target.ctypes.data for array, target in both)
+        for array, target in () if far else both:
+            target[...] = array
+        return list(self.channel.Result(described, tuple(room[a:b] for a, b in places), True, far).pack())
 
     def _plain(self, value: Any) -> Any:
         """A plain array of a known type, or None."""

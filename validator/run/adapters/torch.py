@@ -255,12 +255,27 @@ class _OnDevice:
         self._other = _CUDA.Stream()
         self._known: dict[Signature, _Known] = {}
         self._returned: list[tuple[Any, Any]] = []
+        self._back: Place = (0, 0)
+        self._places: Callable[[list[int]], list[tuple[int, int]]] = _no_places
+        self._left: dict[int, tuple[Any, Any, Any]] = {}
+        """By the identity of an array that stands for it: (that array, the tensor, where the gate takes it)."""
         self.milliseconds: float | None = None
 
     def holding(self, numbers: Mapping[int, int], edge: int, elsewhere: Mapping[int, int] = _NONE) -> None:
         """What lies in the next call's arenas, by their addresses; 0: anything. Equal numbers: the same bytes, `edge`
         of them at either end aside. `elsewhere`: device addresses of those that the gate has there."""
         self._numbers, self._edge, self._elsewhere = numbers, edge, elsewhere
+
+    def leaving(self, room: Place, places: Callable[[list[int]], list[tuple[int, int]]]) -> None:
+        """Where the next call's results go, at these places: in a room that the gate has on the device, if it has."""
+        self._back, self._places = room, places
+
+    def leave(self, returned: list[Any]) -> None:
+        """Put results of an earlier call where the gate takes them, as they are now."""
+        for array in returned:
+            if (known := self._left.get(id(array))) is not None and known[0] is array:
+                known[2].copy_(known[1])
+        torch.cuda.synchronize()
 
     def __call__(self, *args: Any) -> Any:
         self._contents.used.clear()
@@ -273,7 +288,8 @@ class _OnDevice:
         torch.cuda.synchronize()
         for place, values in before.items():
             self._copies[place].bring(values)
-        return _each(value, self._fetched)
+        left = self._left_there(value)
+        return _each(value, self._fetched) if left is None else left
 
     def collect(self) -> None:
         """Bring every buffer that its call wrote to, and every returned tensor, back again, as they are now."""
@@ -374,6 +390,27 @@ class _OnDevice:
         self.milliseconds = begun.elapsed_time(ended)
         return value
 
+    def _left_there(self, value: Any) -> list[Any] | None:
+        """Arrays that stand for what was returned, which the gate takes on the device; None where it cannot."""
+        room, size = self._back
+        there = self._elsewhere.get(room)
+        tensors = list(value) if type(value) in (tuple, list) else [value]
+        if there is None or not all(_is_plain(item) and item.is_contiguous() for item in tensors):
+            return None
+        places = self._places([item.nbytes for item in tensors])
+        if any(end > size for _, end in places):
+            return None
+        arrays = []
+        for item, (start, end) in zip(tensors, places, strict=True):
+            target = _bytes_at(there + start, end - start).view(item.dtype).view(item.shape)
+            host: Any = (ctypes.c_uint8 * (end - start)).from_address(room + start)
+            arrays.append(np.ndarray(tuple(item.shape), _dtype(item), host))
+            self._left[id(arrays[-1])] = (arrays[-1], item, target)
+        self.leave(arrays)
+        while len(self._left) > _KEPT:
+            del self._left[next(iter(self._left))]
+        return arrays
+
     def _fetched(self, tensor: Any) -> Any:
         array = _array(tensor, "cuda")
         if isinstance(array, np.ndarray):
@@ -438,6 +475,27 @@ def _within(arena: Any, array: Any) -> Any:
     typed = arena[: len(arena) // size * size].view(element)
     strides = [stride // size for stride in array.strides]
     return typed.as_strided(array.shape, strides, (array.ctypes.data - address) // size)
+
+
+def _no_places(lengths: list[int]) -> list[tuple[int, int]]:
+    """Where there is no room."""
+    return []
+
+
+def _is_plain(value: Any) -> bool:
+    """A plain tensor on the device, of a type that an array has too, whose elements are as they stand there."""
+    if type(value) is not torch.Tensor or value.layout is not torch.strided or value.device.type != "cuda":
+        return False
+    return not (value.is_conj() or value.is_neg()) and _dtype(value) is not None
+
+
+def _dtype(tensor: Any) -> Any:
+    """numpy's type; None where it has none."""
+    for name, (_, element) in _CARRIERS.items():
+        if tensor.dtype is element:
+            return np.dtype(getattr(ml_dtypes, name))
+    name = str(tensor.dtype).removeprefix("torch.")
+    return np.dtype(name) if name in _PLAIN else None
 
 
 def _array(value: Any, device: str) -> Any:
