@@ -16,12 +16,14 @@ from validator.differential.native.build import CustomBuildHook
 
 ROOT = Path(__file__).resolve().parents[2]
 NATIVE = Path("validator", "differential", "native")
+SOURCES = ["pouring.c", "weighing.c"]
 
 
 def built(root: Path, target: str = "wheel") -> dict[str, Any]:
-    """What the hook says of a tree that has the source in C."""
+    """What the hook says of a tree that has the sources in C."""
     (root / NATIVE).mkdir(parents=True, exist_ok=True)
-    shutil.copy(ROOT / NATIVE / "weighing.c", root / NATIVE)
+    for source in SOURCES:
+        shutil.copy(ROOT / NATIVE / source, root / NATIVE)
     data: dict[str, Any] = {"artifacts": [], "pure_python": True}
     config = BuilderConfig(None, str(root), target, {}, {})  # type: ignore[arg-type]
     hook = CustomBuildHook(str(root), {}, config, None, str(root), target, Application())  # type: ignore[arg-type]
@@ -32,10 +34,10 @@ def built(root: Path, target: str = "wheel") -> dict[str, Any]:
 @pytest.mark.skipif(shutil.which(os.environ.get("CC", "cc")) is None, reason="no C compiler here")
 def test_a_library_that_loads_goes_into_the_wheel(tmp_path: Path) -> None:
     data = built(tmp_path)
-    assert data["artifacts"] == [str(NATIVE / "weighing.so")]
+    assert data["artifacts"] == [str(NATIVE / "native.so")]
     assert not data["pure_python"]
-    assert ctypes.CDLL(str(tmp_path / NATIVE / "weighing.so")).weigh_float32
-    assert sorted(path.name for path in (tmp_path / NATIVE).iterdir()) == ["weighing.c", "weighing.so"]
+    assert ctypes.CDLL(str(tmp_path / NATIVE / "native.so")).weigh_float32
+    assert sorted(path.name for path in (tmp_path / NATIVE).iterdir()) == ["native.so", *SOURCES]
 
 
 @pytest.mark.parametrize("compiler", ["false", "no-such-compiler", "cc --no-such-flag"])
@@ -44,8 +46,8 @@ def test_without_a_compiler_the_package_is_one_of_python_alone(
 ) -> None:
     monkeypatch.setenv("CC", compiler)
     assert built(tmp_path) == {"artifacts": [], "pure_python": True}
-    assert "weighing.c is not compiled" in "".join(capsys.readouterr())
-    assert [path.name for path in (tmp_path / NATIVE).iterdir()] == ["weighing.c"]
+    assert "nothing is compiled" in "".join(capsys.readouterr())
+    assert sorted(path.name for path in (tmp_path / NATIVE).iterdir()) == SOURCES
 
 
 def test_a_source_distribution_has_the_source(tmp_path: Path) -> None:

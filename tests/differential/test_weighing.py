@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from validator.differential import weighing
-from validator.differential.numbers import CHUNK, Array, dtype_of
+from validator.differential import numbers, weighing
+from validator.differential.numbers import CHUNK, Array, dtype_of, poured
 from validator.differential.weighing import Weigher, Weight
 
 _ODD = (0.0, -0.0, 1.0, -1.5, math.inf, -math.inf, math.nan, 6e-8, 1e-30, 3e4)
@@ -20,14 +20,14 @@ def _both(got: Array, exact: Array, yard: Array, monkeypatch: pytest.MonkeyPatch
     """What compiled code says, and numpy."""
     weighed = Weigher(got, exact, yard)(0, got.size)
     with monkeypatch.context() as without:
-        without.setattr(weighing, "_compiled", dict)
+        without.setattr(weighing, "_compiled", lambda dtype: None)
         return weighed, Weigher(got, exact, yard)(0, got.size)
 
 
 @pytest.fixture(scope="module")
 def compiled() -> None:
-    if not weighing._compiled():
-        pytest.skip("weighing.c was not compiled: there was no C compiler when this was installed")
+    if weighing._compiled("float32") is None:
+        pytest.skip("nothing was compiled: there was no C compiler when this was installed")
 
 
 @pytest.mark.usefixtures("compiled")
@@ -96,3 +96,20 @@ def test_one_element_for_all_is_weighed_too() -> None:
     """An array of no strides, which compiled code does not read."""
     exact = np.broadcast_to(np.ones(()), (5000,))
     assert Weigher(np.full(5000, 3.0, np.float32), exact, exact)(0, 5000) == (2.0, 20000.0, 5000.0)
+
+
+@pytest.mark.parametrize("name", ["uint8", "uint16", "uint32", "uint64"])
+@pytest.mark.parametrize("count", [(1 << 17) + 1, (1 << 18) + 1003])
+@pytest.mark.parametrize("start", [0, 1])
+@pytest.mark.parametrize("compiled", [True, False])
+def test_one_element_is_poured_throughout_and_no_further(
+    name: str, count: int, start: int, compiled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From any address on, of any size, with and without compiled code."""
+    if not compiled:
+        monkeypatch.setattr(numbers, "function", lambda *_: None)
+    element = np.arange(1, 9, dtype=np.uint8).view(name)[:1]
+    room = np.zeros(count + 2, name)
+    poured(room[start : start + count], np.broadcast_to(element, count))
+    assert (room[start : start + count] == element).all()
+    assert np.count_nonzero(room) == count

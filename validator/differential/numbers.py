@@ -17,6 +17,8 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
+from validator.differential.native import Pointer, function
+
 __all__ = [
     "CHUNK",
     "STRETCH",
@@ -183,6 +185,10 @@ def poured(target: Array, value: Array) -> None:
     if any(value.strides) or value.nbytes <= _BLOCK:
         np.copyto(target, value)
         return
+    pour = function("pour", Pointer, ctypes.c_size_t, ctypes.c_char_p)
+    if pour is not None and target.flags.c_contiguous:
+        pour(target.ctypes.data, target.nbytes, value[:1].tobytes() * (_PERIOD // value.itemsize))
+        return
     block = np.array(value[: _BLOCK // value.itemsize])
     for start in range(0, len(target), len(block)):
         part = target[start : start + len(block)]
@@ -191,6 +197,8 @@ def poured(target: Array, value: Array) -> None:
 
 _BLOCK = 1 << 17
 """Bytes of it that are written at a time."""
+_PERIOD = 64
+"""Bytes that compiled code repeats, as in `native/pouring.c`."""
 
 
 def bits_of(array: Array) -> Array:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Callable
-from functools import cache, cached_property
-from pathlib import Path
-from typing import Any
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from validator.differential.native import Pointer, function
 from validator.differential.numbers import CHUNK, Array, energy
 from validator.differential.spread import F64
 
@@ -20,7 +19,6 @@ __all__ = ["Weigher", "Weight"]
 Weight = tuple[float, float, float]
 """(largest error in yardsticks, infinite where one is no number; sum of squares of errors, of yardsticks)."""
 
-_LIBRARY = Path(__file__).parent / "native" / "weighing.so"
 _TYPES = ("float64", "float32", "bfloat16", "float16")
 """Those that it reads."""
 
@@ -30,9 +28,8 @@ class Weigher:
 
     def __init__(self, got: Array, exact: F64, yard: F64) -> None:
         self._arrays = got, exact, yard
-        compiled = (
-            _compiled().get(got.dtype.name) if all(a.flags.c_contiguous and a.size for a in self._arrays) else None
-        )
+        in_rows = all(array.flags.c_contiguous and array.size for array in self._arrays)
+        compiled = _compiled(got.dtype.name) if in_rows else None
         self._weigh = self._by_numpy if compiled is None else self._in_one_pass(compiled)
 
     def __call__(self, start: int, stop: int) -> Weight:
@@ -70,17 +67,8 @@ class Weigher:
         return np.empty(min(CHUNK, self._arrays[0].size))
 
 
-@cache
-def _compiled() -> dict[str, Callable[..., None]]:
-    """Element type → what weighs a result of it; nothing where nothing was compiled."""
-    try:
-        library = ctypes.CDLL(str(_LIBRARY))
-    except OSError:
-        return {}
-    return {name: _declared(getattr(library, f"weigh_{name}")) for name in _TYPES}
-
-
-def _declared(function: Any) -> Callable[..., None]:
-    pointer = ctypes.c_void_p
-    function.argtypes, function.restype = (pointer, pointer, pointer, ctypes.c_size_t, pointer), None
-    return function  # type: ignore[no-any-return]
+def _compiled(dtype: str) -> Callable[..., None] | None:
+    """What weighs a result of this type, where it was compiled."""
+    if dtype not in _TYPES:
+        return None
+    return function(f"weigh_{dtype}", Pointer, Pointer, Pointer, ctypes.c_size_t, Pointer)  # type: ignore[no-any-return]

@@ -1,4 +1,4 @@
-"""Build hook: compiles `weighing.c` where there is a C compiler. Without one the package works all the same, slower.
+"""Build hook: compiles the sources in C beside it where there is a compiler; without one the package works, slower.
 
 Run by hatchling alone, in an environment that has nothing of this package; a compiler that fails is no failed install.
 """
@@ -26,17 +26,17 @@ class CustomBuildHook(BuildHookInterface[BuilderConfig]):
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         if self.target_name != "wheel" or platform.system() != "Linux":
             return
-        folder = Path("validator", "differential", "native")
-        library = folder / "weighing.so"
-        if self._compiled(Path(self.root, folder, "weighing.c"), Path(self.root, library)):
+        library = Path("validator", "differential", "native", "native.so")
+        if self._compiled(Path(self.root, library)):
             build_data["artifacts"].append(str(library))
             build_data["pure_python"], build_data["tag"] = False, f"py3-none-linux_{platform.machine()}"
 
-    def _compiled(self, source: Path, library: Path) -> bool:
+    def _compiled(self, library: Path) -> bool:
         """Made whole or not at all: another process may have the old one loaded."""
+        sources = map(str, sorted(library.parent.glob("*.c")))
         with tempfile.TemporaryDirectory(dir=library.parent) as folder:
             made = Path(folder, library.name)
-            command = [*shlex.split(os.environ.get("CC", "cc")), *_FLAGS, "-o", str(made), str(source), "-lm"]
+            command = [*shlex.split(os.environ.get("CC", "cc")), *_FLAGS, "-o", str(made), *sources, "-lm"]
             try:
                 done = subprocess.run(command, capture_output=True, text=True, check=False)
             except OSError as error:
@@ -47,5 +47,5 @@ class CustomBuildHook(BuildHookInterface[BuilderConfig]):
         return True
 
     def _without(self, why: str) -> bool:
-        self.app.display_warning(f"weighing.c is not compiled, large results are judged more slowly: {why.strip()}")
+        self.app.display_warning(f"nothing is compiled, large results are judged more slowly: {why.strip()}")
         return False
