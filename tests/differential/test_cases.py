@@ -99,6 +99,24 @@ def test_edges_and_production_shapes_are_always_there(contract: KernelContract) 
     assert dict(made[0].dims) == {"T": 500, "H": 96, "G": 12, "S": 64}
 
 
+@pytest.mark.parametrize("shapes", [1, 2, 3, 9])
+def test_production_shapes_meet_every_plan(shapes: int) -> None:
+    """Nothing else is as large: what is done otherwise there shows in no other case."""
+    sizes = [{"T": 500 - n, "H": 96, "G": 12, "S": 64} for n in range(shapes)]
+    many = KernelContract.model_validate({**CONTRACT, "production": sizes})
+    made = [c for c in cases(many, 1, 0) if c.input_class == "production"]
+    assert {c.plan for c in made} >= {"fresh", "repeat", "same-buffer", "other-buffer", "flip", "recheck", "a-b-a"}
+    assert {c.dims for c in made} == {tuple(shape.items()) for shape in sizes}
+    assert len({c.seed for c in made}) == len(made)
+
+
+def test_production_shapes_that_take_long_have_one_plan_each() -> None:
+    huge = {**CONTRACT, "dims": ["T in 0..1048576", *CONTRACT["dims"][1:]]}
+    sizes = [{"T": 1 << 20, "H": 96, "G": 12, "S": 64}]
+    made = cases(KernelContract.model_validate({**huge, "production": sizes}), 1, 0)
+    assert len([c for c in made if c.input_class == "production"]) == 1
+
+
 def test_the_coverage_table_names_every_class(contract: KernelContract) -> None:
     rows = {r.input_class: r for r in coverage(contract, cases(contract, 1, 40))}
     assert set(rows) == {f"I{n}" for n in range(1, 24)}

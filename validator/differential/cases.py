@@ -84,10 +84,11 @@ def cases(contract: KernelContract, seed: int, count: int) -> list[Case]:
     from validator.differential.drawn import drawn_cases
 
     space = Space(contract)
-    made = [*itertools.islice(constructed_cases(contract, space), MOST), *drawn_cases(contract, space, seed, count)]
     plans = [p for p in PLANS if _PLAN_APPLIES.get(p, _always)(contract)]
     choices = configurations_of(contract)
     ordinary = [p for p in plans if p not in _DEAR]
+    constructed = itertools.islice(constructed_cases(contract, space), MOST)
+    made = [*_with_every_plan(space, list(constructed), len(ordinary) + 1), *drawn_cases(contract, space, seed, count)]
     out: dict[str, Case] = {}
     for index, case in enumerate(made):
         # A process of its own is dear: the first case has one, and one in 40 after it.
@@ -102,6 +103,15 @@ def cases(contract: KernelContract, seed: int, count: int) -> list[Case]:
         if case.padding or case.input_class != "I7" or case.variants:
             out.setdefault(case.id, case)
     return list(out.values())
+
+
+def _with_every_plan(space: Space, made: list[Case], plans: int) -> list[Case]:
+    """The cases, production shapes as often as it takes for each plan to have one: nothing else is as large, and some
+    candidates do something else there. Those that take long have one plan each."""
+    first = [case for case in made if case.input_class == "production"]
+    again = [case for case in first if space.elements(dict(case.dims)) <= _PLAINLY]
+    more = itertools.islice(itertools.cycle(again), max(0, plans - len(first)))
+    return [*first, *more, *(case for case in made if case.input_class != "production")]
 
 
 _PLAINLY = 1 << 24
