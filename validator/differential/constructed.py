@@ -19,7 +19,7 @@ from validator.differential.cases import (
     layouts_of,
     variants_of,
 )
-from validator.differential.inputs import LIMITS, VARIANTS
+from validator.differential.inputs import EXACTLY, LIMITS, VARIANTS
 from validator.differential.padding import has_padding
 from validator.differential.shapes import Dims, Space
 from validator.manifest.contract import KernelContract
@@ -37,11 +37,13 @@ exact arithmetic throughout, ties of what is compared, nothing in the same rows.
 _TERMS = range(256, 1025)
 """How many products that cancel are added up, where the contract has so many."""
 
+_FOURS = (36, 8, 4)
+"""Sizes that are multiples of four, beyond a usual tile where there can be so many."""
 _TILES = range(8, 1025)
 """Numbers among a candidate's choices that may be sizes of tiles."""
 
 _MANY_CALLS = 3
-"""Configurations that are called very many times, the first ones."""
+"""Configurations that are called very many times, and of which sums are exact, the first ones."""
 _SWALLOWED = 3
 """Arguments of 16 bits that are filled so, the first ones."""
 
@@ -100,6 +102,10 @@ def constructed_cases(contract: KernelContract, space: Space) -> Iterator[Case]:
             yield case(beyond, origin, "I7", padding=True, variants=((name, "holes-inside"),))
     for origin, input_class, dims, filling in _fillings(contract, space, sizes):
         yield case(dims, origin, input_class, variants=tuple(filling.items()))
+    for choice, (origin, dims, filling) in itertools.product(
+        configurations_of(contract)[:_MANY_CALLS], _exact_sums(contract, space)
+    ):
+        yield case(dims, origin, "cancel", variants=tuple(filling.items()), configuration=choice)
     for choice in configurations_of(contract)[:_MANY_CALLS]:
         origin = "very many calls in one process"
         yield case(space.smallest(), origin, "I15", plan="many-calls", configuration=choice)
@@ -151,6 +157,15 @@ def _swallowed(contract: KernelContract, space: Space) -> Iterator[Filling]:
         for dims in (beyond, *([_of_many_terms(space, last)] if last in space.names else [])):
             origin = f"{name} {VARIANTS['swallowing'].words}, nothing scales it"
             yield origin, VARIANTS["swallowing"].input_class, dims, {**_ones(contract, dims), name: "swallowing"}
+
+
+def _exact_sums(contract: KernelContract, space: Space) -> Iterator[tuple[str, Dims, dict[str, str]]]:
+    """Sums, of few terms too, that are small whole numbers in the promised precision, and not in the arguments' own."""
+    # Nothing large is left over where sizes are multiples of four.
+    dims = space.complete({}, {name: [v for v in _FOURS if v in space.values[name]] for name in space.names}) or {}
+    names = [name for name in contract.values if EXACTLY in _able(contract, name, dims, alone=False)]
+    for name in names[:_SWALLOWED] if contract.compute_dtype in ("float32", "float64") else ():
+        yield f"{name} {VARIANTS[EXACTLY].words}, nothing scales it", dims, {**_ones(contract, dims), name: EXACTLY}
 
 
 def _of_many_terms(space: Space, dimension: str) -> Dims:

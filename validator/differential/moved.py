@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from validator.differential.arena import Written
-from validator.differential.cases import Case, Inputs, float_arguments
+from validator.differential.cases import FILLED, Case, Inputs, float_arguments
 from validator.differential.graded import at_edges, edges
-from validator.differential.inputs import OUTWEIGHED
+from validator.differential.inputs import EXACTLY, OUTWEIGHED, terms_of
 from validator.differential.numbers import Array, Source, derived, dtype_of, eps_of, in_chunks
 from validator.differential.spill import kept
 from validator.differential.spread import BARELY, Spread, Undecided
@@ -52,6 +52,19 @@ class Beside:
         return [name for name, array in self.native.items() if self._tied and array.dtype.kind in "iu"]
 
     @property
+    def _outweighed(self) -> bool:
+        """Whether one term may be most of a sum."""
+        return any(variant in OUTWEIGHED for _, variant in self.case.variants)
+
+    @property
+    def _exactly(self) -> bool:
+        """Whether whatever is summed of these inputs may be exact in the promised precision, in any order."""
+        if not self.wide or EXACTLY not in dict(self.case.variants).values():
+            return False
+        read = (self.inputs[n] for n in float_arguments(self.inputs) if self.contract.values[n][0] not in FILLED)
+        return all(np.isin(array.astype(np.float64), terms_of(array.dtype)).all() for array in read)
+
+    @property
     def _fixed(self) -> bool:
         """Whether it is asked how results round."""
         return self.wide and self.contract.rounding == "as-baseline"
@@ -59,7 +72,9 @@ class Beside:
     @cached_property
     def _pairs(self) -> list[tuple[Sum, int]]:
         """(a sum, how often before): each half of it once."""
-        sums = long_sums(self.contract, self.inputs, self.native) if self.wide else []
+        if not self.wide:
+            return []
+        sums = long_sums(self.contract, self.inputs, self.native, outweighed=self._outweighed)
         return [(one, index) for one in sums for index in range(_pairs(self.inputs, one))]
 
     @cached_property
@@ -76,6 +91,8 @@ class Beside:
             yield from (_moved_together(self.contract, self.inputs, self.case, index) for index in probes)
         if self._stepped:
             yield from (_moved_together(self.contract, self.inputs, self.case, at, signed=True) for at in probes)
+        if self._exactly:
+            yield from (_as_promised(self.contract, self.inputs, self.case, at, wide=True) for at in probes)
         for one, index in self._pairs:
             yield from halves(self.contract, self.inputs, given, self.case, one, index)
         yield from at_edges(self.inputs, given, self._edges)
@@ -103,10 +120,12 @@ class Beside:
         for outputs in islice(results, probes if self._stepped else 0):
             for name in self._stepped:
                 spreads[name].add(outputs[name])
-        outweighed = any(variant in OUTWEIGHED for _, variant in self.case.variants)
+        for outputs in islice(results, probes if self._exactly else 0):
+            for name, spread in spreads.items():
+                spread.add_exactly(outputs[name], 1 / probes)
         for summed, _ in self._pairs:
             share = 1 / _pairs(self.inputs, summed)
-            lost = outweighed * PROMISED[self.contract.compute_dtype] * math.sqrt(summed.terms)
+            lost = self._outweighed * PROMISED[self.contract.compute_dtype] * math.sqrt(summed.terms)
             one = {name: kept(array) for name, array in next(results).items()}
             other = next(results)
             for name, spread in spreads.items():
@@ -170,9 +189,12 @@ def _moved_together(
     return found
 
 
-def _as_promised(contract: KernelContract, inputs: Inputs, case: Case, index: int) -> Inputs:
-    """In the promised precision, and moved by its rounding error: the result is off by what computing in it costs."""
-    found, dtype = dict(inputs), dtype_of(contract.compute_dtype)
+def _as_promised(contract: KernelContract, inputs: Inputs, case: Case, index: int, *, wide: bool = False) -> Inputs:
+    """In the promised precision, and moved by its rounding error: the result is off by what computing in it costs.
+
+    `wide`: in float64, off by what the move alone costs.
+    """
+    found, dtype = dict(inputs), np.dtype(np.float64) if wide else dtype_of(contract.compute_dtype)
     for name in float_arguments(inputs):
         source = Source(derived(case.seed, "promised", index, name))
         found[name] = _written(inputs[name], dtype, PROMISED[contract.compute_dtype], source)

@@ -43,6 +43,7 @@ class Spread:
         self._jumps: NDArray[np.bool_] = np.broadcast_to(np.zeros((), np.bool_), exact.shape)
         """Where the result is another as soon as equal inputs are moved apart."""
         self._tied = False
+        self._promised: F64 | None = None
         graded = is_graded(native.dtype)
         self._graded = Graded(self.exact, native) if graded and is_float(native.dtype) else None
         self._over: NDArray[np.bool_] | None = np.zeros(native.shape, bool) if graded and not self._graded else None
@@ -105,6 +106,23 @@ class Spread:
             self.add(np.where(self._jumps, probe, self.exact), share)
 
     @np.errstate(all="ignore")
+    def add_exactly(self, probe: Array, share: float = 1.0) -> None:
+        """One more result, of inputs moved by rounding errors of the promised precision alone; see `_whole`."""
+        if not is_float(self._native.dtype):
+            return
+        if self._promised is None:
+            self._promised = spilled(self.exact.shape, self.exact.dtype)
+        for moved, wide, exact in in_chunks(self._promised, probe, self.exact):
+            moved += share * np.square(_finite(wide.astype(np.float64, copy=False) - exact))
+
+    def _whole(self, promised: F64) -> None:
+        """Where all of a result is whole numbers, nothing was computed but sums of whole numbers, exact in the promised
+        precision: what the result's type holds excuses no rounding of the inputs, which needed none."""
+        if all(np.array_equal(one, np.rint(one)) for (one,) in in_chunks(self.exact)):
+            for moved, narrow, exact, native in in_chunks(self._moved, promised, self.exact, self._native):
+                np.copyto(moved, narrow, where=native.astype(np.float64) == exact)
+
+    @np.errstate(all="ignore")
     def add_halves(
         self, one: Array, other: Array, parts: int = 2, share: float = 1.0, *, outweighed: float = 0.0
     ) -> None:
@@ -138,6 +156,8 @@ class Spread:
         dtype = self._native.dtype
         if not is_float(dtype):
             return self._steps() if dtype.kind != "b" else np.zeros(self._moved.shape)
+        if self._promised is not None:
+            self._whole(self._promised)
         for total, exact, native in in_chunks(self._moved, self.exact, self._native):
             total += np.square(_finite(0.5 * eps_of(dtype) * np.abs(exact)))
             total += np.square(_finite(native.astype(np.float64) - exact))

@@ -26,6 +26,8 @@ PROMISED = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bflo
 """Half a step from 1 to the next value, by the precision that a contract promises."""
 _LONG = 64
 """Terms from which one accumulator may lose more than all other rounding does."""
+_OUTWEIGHED = 8
+"""The same where one of them may be most of the sum."""
 _DEAR, _FEW = 1 << 22, 2
 """Elements of an argument from which so many sums are looked at, the longest."""
 _SHOWS = 8.0
@@ -55,8 +57,14 @@ class Sum:
         return 1 << len(self.sizes)
 
 
-def long_sums(contract: KernelContract, inputs: Inputs, results: Mapping[str, Array]) -> list[Sum]:
-    """Sums so long that the order may show in one of the results."""
+def long_sums(
+    contract: KernelContract, inputs: Inputs, results: Mapping[str, Array], *, outweighed: bool = False
+) -> list[Sum]:
+    """Sums so long that the order may show in one of the results.
+
+    `outweighed`: one term may be most of a sum, and all others so small that none of them changes it by itself.
+    """
+    least = _OUTWEIGHED if outweighed else _LONG
     shapes = {
         name: contract.values[name][1].shape or ()
         for name in float_arguments(inputs)
@@ -71,7 +79,7 @@ def long_sums(contract: KernelContract, inputs: Inputs, results: Mapping[str, Ar
             for together in _together(shape, axes, due, norms=is_float(result.dtype) and not dear):
                 dims = tuple(shape[axis] for axis in together)
                 terms = math.prod(inputs[name].shape[axis] for axis in together)
-                if dims not in found and terms >= _LONG and _shows(contract, terms, result):
+                if dims not in found and terms >= least and _shows(contract, terms, result):
                     sizes = tuple(inputs[name].shape[axis] for axis in together)
                     at = {n: where for n, s in shapes.items() if (where := _axes_of(s, dims))}
                     found[dims] = Sum(sizes, at, guessed=len(dims) > 1 and set(dims) <= set(due))

@@ -6,7 +6,7 @@ the values of one argument; sizes, layouts, padding and call plans are classes o
 """
 
 from validator.differential.inputs.fill import Fill, Room, filled, in_domain
-from validator.differential.inputs.floats import FLOATS, HUGE, LIMITS, OUTWEIGHED
+from validator.differential.inputs.floats import EXACTLY, FLOATS, HUGE, LIMITS, OUTWEIGHED, terms_of
 from validator.differential.inputs.integers import INTEGERS
 from validator.differential.inputs.listed import LISTED
 from validator.differential.inputs.masks import MASKS
@@ -14,6 +14,7 @@ from validator.differential.inputs.special import SPECIAL
 from validator.differential.inputs.variant import Variant
 
 __all__ = [
+    "EXACTLY",
     "HUGE",
     "LIMITS",
     "LISTED",
@@ -25,6 +26,7 @@ __all__ = [
     "applicable",
     "filled",
     "in_domain",
+    "terms_of",
 ]
 
 VARIANTS: dict[str, Variant] = {v.name: v for v in (*FLOATS, *SPECIAL, *INTEGERS, *MASKS, *LISTED)}

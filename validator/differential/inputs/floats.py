@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,12 +15,14 @@ from validator.differential.inputs.variant import Make, Variant
 from validator.differential.numbers import Array, Source, eps_of, in_chunks, largest, smallest
 from validator.differential.spill import room, spilled
 
-__all__ = ["FLOATS", "HUGE", "LIMITS", "OUTWEIGHED"]
+__all__ = ["EXACTLY", "FLOATS", "HUGE", "LIMITS", "OUTWEIGHED", "terms_of"]
 
 HUGE = "huge"
 """The variant in which a trusted implementation may leave its type's range: nothing is said of what comes of that."""
 LIMITS = "limits"
 """The variant in which all arithmetic overflows: only what is moved or chosen is judged."""
+EXACTLY = "there-and-back"
+"""The variant of which, beside ones, sums are small whole numbers, and exact in any order of a wider precision."""
 OUTWEIGHED = frozenset({"peaked", "hot-last", "hot-first", "tail"})
 """Variants in which one term may be most of a sum."""
 
@@ -231,6 +234,12 @@ def _swallowing(fill: Fill) -> float:
     return 2.0 / eps_of(fill.dtype)
 
 
+def terms_of(dtype: np.dtype[Any]) -> tuple[float, ...]:
+    """What `EXACTLY` holds in turn."""
+    swallowing = 2.0 / eps_of(dtype)
+    return swallowing, 1.0, -swallowing, 1.0
+
+
 _SWALLOWS = 32
 """Ones along any axis between one such value and the next."""
 
@@ -240,6 +249,13 @@ def _one_among(fill: Fill, source: Source) -> Array:
     # One of them early on: what comes before it was added up already.
     places = sum(axes, -source.below(_SWALLOWS // 4, (), np.int16))
     return _by_parts(fill, lambda at: np.where(at % _SWALLOWS == 0, _swallowing(fill), 1.0), places)
+
+
+def _there_and_back(fill: Fill, source: Source) -> Array:
+    """Four in turn along any axis: such a value, one, its opposite, one; which of them comes first is drawn."""
+    axes = [(axis % 4).astype(np.int8) for axis in np.ogrid[tuple(slice(size) for size in fill.shape)]]
+    values = np.asarray(terms_of(fill.dtype))
+    return _by_parts(fill, lambda at: values[at % 4], sum(axes, source.below(4, (), np.int8)))
 
 
 def _halfway(fill: Fill, source: Source) -> Array:
@@ -320,6 +336,9 @@ FLOATS: tuple[Variant, ...] = (
     Variant("swallowing", "cancel", "is one throughout but for values to which its type can add no one",
             lambda f: _free(f) and _axes(f) and f.dtype.itemsize == 2 and _has(f, 1) and _has(f, _swallowing(f)),
             _one_among, alone=False),
+    Variant(EXACTLY, "cancel", "is one throughout but for values to which its type can add no one, and which cancel",
+            lambda f: _free(f) and _axes(f) and f.dtype.itemsize == 2 and _has(f, 1)
+            and _has(f, _swallowing(f)) and _has(f, -_swallowing(f)), _there_and_back, alone=False),
     Variant("halfway", "I8", "lies half way between whole numbers",
             lambda f: _free(f) and _has(f, 7.5) and _has(f, -7.5) and f.dtype.itemsize > 1, _halfway, alone=False),
     Variant(LIMITS, "I10", "reaches the largest magnitudes of its type", _unbounded, _limits,
