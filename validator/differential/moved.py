@@ -56,7 +56,7 @@ class Beside:
         """Whether one term may be most of a sum."""
         return any(variant in OUTWEIGHED for _, variant in self.case.variants)
 
-    @property
+    @cached_property
     def _exactly(self) -> bool:
         """Whether whatever is summed of these inputs may be exact in the promised precision, in any order."""
         if not self.wide or EXACTLY not in dict(self.case.variants).values():
