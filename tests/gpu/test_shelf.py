@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
+import shutil
 import struct
 import subprocess
 from collections.abc import Iterator, Sequence
@@ -307,6 +308,22 @@ def test_without_room_or_a_device_there_is_no_region(device: Played):
     assert not none.usable
     assert none.region(0, 1 << 20) is None
     none.close()
+
+
+@pytest.mark.nvcc
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="no nvcc")
+def test_the_stored_ptx_is_made_from_the_source(tmp_path: Path):
+    """Another toolkit allocates registers differently: entries, parameters and what touches memory must agree."""
+    folder, made = Path(module.__file__).parent, tmp_path / "shelf.ptx"
+    command = ["nvcc", "-std=c++17", "-arch=compute_90", "-ptx", str(folder / "shelf.cu"), "-o", str(made)]
+    subprocess.run(command, check=True, timeout=120)
+
+    def code(path: Path) -> list[str]:
+        lines = (line.strip() for line in path.read_text().splitlines())
+        return [line for line in lines if line.startswith((".visible .entry", ".param", "ld.volatile", "atom"))]
+
+    assert code(made) == code(folder / "shelf.ptx")
+    assert code(made)
 
 
 DRIVER = r"""

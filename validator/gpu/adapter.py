@@ -159,6 +159,7 @@ class Kernel:
         self._run(given, how, whole, replayed=self._calls % 2 == 0)
         for copy in whole.values():
             copy.fetch()
+        self._device.synchronize()  # what is carried on the device has arrived before anybody says so
 
     def _all_placed(self, given: Mapping[str, Any], place: Callable[[Any], Copy]) -> dict[str, Copy]:
         return {s.name: self._placed(s, given[s.name], place) for s in self._said if s.memory}
