@@ -295,6 +295,19 @@ def test_rows_that_may_be_distant_are_and_the_kernel_is_told():
     # The first launch counts for nothing: every row was sent anew before the second.
     assert (state - np.arange(15).reshape(3, 5)).tolist() == [[0] * 5, [1] * 5, [2] * 5]
 
+    there = 1 << 50  # where the gate has it: rows are carried there and back on the device
+    device.mapped[there] = bytearray(state.base.tobytes())
+    before, done = state.copy(), []
+    device.synchronize = lambda: done.append(bytes(device.mapped[there]))  # type: ignore[method-assign]
+    kernel = kernel_of(device, said)
+    kernel.holding({}, 0, {address(state): there})
+    kernel(state, 5, launch=LAUNCH)
+    offset = state.ctypes.data - address(state)
+    now = np.frombuffer(device.mapped[there], np.float32, 15, offset).reshape(3, 5)
+    assert (now - before).tolist() == [[0] * 5, [1] * 5, [2] * 5]
+    assert state.tolist() == before.tolist()
+    assert done[-1] == bytes(device.mapped[there]), "it has arrived before anybody says so"
+
     def narrow(device: Memory, block: bytes) -> None:
         address, step = struct.unpack("<Qq", block)
         device.at(address + int(np.int64(2 * step).astype(np.int32)) * 4, 20)
