@@ -285,7 +285,7 @@ def test_arrays_that_are_gone_leave_their_memory_to_others(shelf: PlayedShelf, d
         region.hold(value, BODY, arena_of(value), 0xFF)
         assert wrong(shelf, region.held(BODY, 0xFF)) == 0
     assert len(device.kept) - before <= 4, "the twin, the next one's, and where differences are counted"
-    assert len(shelf._twins) == 1
+    assert len(shelf.twins) == 1
 
 
 def test_the_oldest_memory_goes_where_there_is_too_much(shelf: PlayedShelf, device: Played, monkeypatch: Any):

@@ -6,11 +6,9 @@ bit on the device (`shelf.cu`); what differs, and what nobody has looked at befo
 
 from __future__ import annotations
 
-import mmap
 import struct
 import weakref
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -19,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from validator.gpu.driver import Device, DeviceError, Function, Launch, NotHere, Parameters, open_device
+from validator.gpu.twins import QUAD, Memory, Twin, Twins, up
 
 __all__ = ["Region", "Shelf", "Stretch"]
 
@@ -26,16 +25,12 @@ _PTX = Path(__file__).with_name("shelf.ptx")
 _EVERYWHERE = Launch((1056, 1, 1), (256, 1, 1))
 _AT_A_TIME = 16
 """Stretches of one launch, as in `shelf.cu`."""
-_QUAD = 16
-"""Bytes that are compared at a time."""
 _ALIGNED = 256
 """Bytes: what every allocator gives."""
 _SHARE = 4
 """Regions take no more than such a part of the device's memory, those of the last calls aside."""
 _LATELY = 64
 """Calls."""
-_SPARE = 2
-"""Pieces of memory without a use that are kept: one is asked for again soon."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +40,7 @@ class Stretch:
     at: int
     size: int
     other: int = 0
-    pattern: bytes = bytes(_QUAD)
+    pattern: bytes = bytes(QUAD)
 
     @property
     def packed(self) -> bytes:
@@ -55,55 +50,16 @@ class Stretch:
 _STRETCH = len(Stretch(0, 0).packed)
 
 
-class Memory:
-    """The gate's own memory on a device: allocated once and used again."""
-
-    def __init__(self, device: Device) -> None:
-        self.device = device
-        self._spare: list[tuple[int, int]] = []
-
-    def get(self, size: int) -> int:
-        """Address."""
-        found = next((piece for piece in self._spare if piece[1] == size), None)
-        if found is None:
-            return int(self.device.call("cuMemAlloc", size))
-        self._spare.remove(found)
-        return found[0]
-
-    def give_back(self, address: int, size: int) -> None:
-        self._spare.append((address, size))
-        while len(self._spare) > _SPARE:
-            self.device.call("cuMemFree", self._spare.pop(0)[0])
-
-    def clear(self) -> None:
-        """Nothing spare is kept."""
-        while self._spare:
-            self.device.call("cuMemFree", self._spare.pop()[0])
-
-
-@dataclass(frozen=True, slots=True)
-class _Twin:
-    """The bytes of an array that lies on the host, in the gate's own memory."""
-
-    address: int
-    """Of the first; at the same place within 16 bytes as what it is compared with."""
-    size: int
-    piece: tuple[int, int]
-    array: weakref.ref[Any]
-    sent: Future[None] | None = None
-    """It is on its way until then."""
-
-
 class Region:
     """See `validator.run.elsewhere.Region`."""
 
     def __init__(self, shelf: Shelf, slot: int, length: int) -> None:
         """Raises `DeviceError` where the device has no room."""
         self._shelf, self.slot, self.length = shelf, slot, length
-        self.size, self.used = _up(length, shelf.page), 0
+        self.size, self.used = up(length, shelf.page), 0
         self.device = shelf.identifier
         self._made = shelf.shared(self.size)
-        self.start = self.size - _up(length, _ALIGNED)
+        self.start = self.size - up(length, _ALIGNED)
         self.address = self._made[0] + self.start
         self._value: weakref.ref[Any] | None = None
         self._pattern = -1
@@ -119,13 +75,14 @@ class Region:
 
     def poison(self, body: tuple[int, int], element: bytes, pattern: int) -> None:
         self._other_contents()
-        (offset, size), throughout = body, element * (_QUAD // len(element))
+        (offset, size), throughout = body, element * (QUAD // len(element))
         elements = Stretch(self.address + offset, size, pattern=throughout)
         self._shelf.lay([elements, *self.around(body, pattern)])
 
     def hold(self, value: Any, body: tuple[int, int], source: memoryview, pattern: int) -> None:
+        self._shelf.enter()
         held = self._intact and self._value is not None and self._value() is value
-        rows = [] if held else [self._body(body, self._shelf.twin(value, body, source))]
+        rows = [] if held else [self._body(body, self._shelf.twins.twin(value, body, source))]
         if not held or self._pattern != pattern:
             rows += self.around(body, pattern)
         self._shelf.lay(rows)
@@ -133,7 +90,8 @@ class Region:
         self._value, self._pattern = weakref.ref(value), pattern
 
     def coming(self, value: Any, body: tuple[int, int], source: memoryview) -> None:
-        self._shelf.coming(value, body, source)
+        self._shelf.enter()
+        self._shelf.twins.coming(value, body, source)
 
     def load(self, source: memoryview, *, keep: bool = False) -> None:
         self._other_contents()
@@ -149,13 +107,13 @@ class Region:
     def around(self, body: tuple[int, int], pattern: int) -> list[Stretch]:
         end = sum(body)
         sides = ((self.address, body[0]), (self.address + end, self.length - end))
-        return [Stretch(at, size, pattern=bytes([pattern]) * _QUAD) for at, size in sides]
+        return [Stretch(at, size, pattern=bytes([pattern]) * QUAD) for at, size in sides]
 
     def held(self, body: tuple[int, int], pattern: int) -> list[Stretch]:
         if self._whole is not None:
             return [Stretch(self.address, self.length, self._whole[0])]
         value = self._value() if self._value is not None else None
-        twin = self._shelf.known(value, body)
+        twin = self._shelf.twins.known(value, body)
         assert twin is not None, "an array that lies here is alive as long as its call is"
         return [self._body(body, twin), *self.around(body, pattern)]
 
@@ -163,14 +121,15 @@ class Region:
         self._intact = self._value is not None
 
     def same(self, body: tuple[int, int], known: Any) -> bool:
-        twin = self._shelf.known(known, body)
+        twin = self._shelf.twins.known(known, body)
         return twin is not None and self._shelf.differing([self._body(body, twin)]) == [0]
 
     def take(self, body: tuple[int, int], into: Any) -> None:
-        self._shelf.take(self.address + body[0], body, into)
+        self._shelf.enter()
+        self._shelf.twins.take(self.address + body[0], body, into)
 
     def alike(self, taken: Any, known: Any) -> None:
-        self._shelf.alike(taken, known)
+        self._shelf.twins.alike(taken, known)
 
     def close(self) -> None:
         """Its memory is gone, as soon as no worker maps it either."""
@@ -179,7 +138,7 @@ class Region:
             self._shelf.unshared(*self._made, self.size)
         self.size = 0
 
-    def _body(self, body: tuple[int, int], twin: _Twin) -> Stretch:
+    def _body(self, body: tuple[int, int], twin: Twin) -> Stretch:
         return Stretch(self.address + body[0], body[1], twin.address)
 
     def _other_contents(self) -> None:
@@ -199,10 +158,6 @@ class Shelf:
         self._opened, self.usable = opened, True
         self._regions: dict[tuple[int, int], Region] = {}
         self._untold: list[Region] = []
-        self._twins: dict[int, _Twin] = {}
-        """By the identity of the host's array."""
-        self._dead: list[_Twin] = []
-        """Of arrays that are no more: collected where a device may be asked."""
         self._calls = 0
 
     @cached_property
@@ -218,14 +173,19 @@ class Shelf:
     def memory(self) -> Memory:
         return Memory(self.device)
 
+    @cached_property
+    def twins(self) -> Twins:
+        """What arrays of the host hold."""
+        return Twins(self.memory)
+
+    def arrived(self) -> None:
+        if "twins" in self.__dict__:
+            self.twins.arrived()
+
     def enter(self) -> None:
         """This thread may ask the device; what belonged to arrays that are no more serves others."""
         self.device.enter()
-        while self._dead:
-            gone = self._dead.pop()
-            if gone.sent is not None:
-                gone.sent.result()
-            self.memory.give_back(*gone.piece)
+        self.twins.collect()
 
     def probe(self) -> Region | None:
         if isinstance(self._device, NotHere):
@@ -276,49 +236,6 @@ class Shelf:
         told, self._untold = self._untold, []
         return list(self._regions.values()) if everything else told
 
-    def twin(self, value: Any, body: tuple[int, int], source: memoryview) -> _Twin:
-        """The gate's copy of an array that stands in `source`; sent where there is none."""
-        self.coming(value, body, source)
-        found = self.known(value, body)
-        assert found is not None
-        return found
-
-    def coming(self, value: Any, body: tuple[int, int], source: memoryview) -> None:
-        """Begin to send an array that stands in `source`, where there is no copy of it."""
-        if self._twin_of(value, body) is not None:
-            return
-        self.enter()
-        offset, size = body
-        piece = (self.memory.get(size + _QUAD), size + _QUAD)
-        address, data = piece[0] + offset % _QUAD, np.frombuffer(source, np.uint8)[offset : offset + size]
-        self._keep(value, address, size, piece, self._sender.submit(self._send, address, data))
-
-    def known(self, value: Any, body: tuple[int, int]) -> _Twin | None:
-        """The gate's copy of an array, if it has one that can be compared with that body."""
-        found = self._twin_of(value, body)
-        if found is not None and found.sent is not None:
-            found.sent.result()
-        return found
-
-    def _twin_of(self, value: Any, body: tuple[int, int]) -> _Twin | None:
-        found = self._twins.get(id(value)) if value is not None else None
-        if found is None or found.array() is not value:
-            return None
-        return found if found.size == body[1] and not (found.address - body[0]) % _QUAD else None
-
-    def take(self, address: int, body: tuple[int, int], into: Any) -> None:
-        """What stands there, to where nobody else can change it, and from there to the host."""
-        self.enter()
-        piece = (self.memory.get(body[1] + _QUAD), body[1] + _QUAD)
-        twin = self._keep(into, piece[0] + body[0] % _QUAD, body[1], piece, None)
-        self.device.copy(twin.address, address, body[1])
-        self.device.fetch(twin.address, into.reshape(-1).view(np.uint8))
-
-    def alike(self, taken: Any, known: Any) -> None:
-        """The twin of one array is the other's from now on."""
-        twin = self._twins.pop(id(taken))
-        self._keep(known, twin.address, twin.size, twin.piece, None)
-
     def lay(self, rows: Sequence[Stretch]) -> None:
         """Puts there what should stand there; queued."""
         self.enter()
@@ -335,12 +252,6 @@ class Shelf:
             found += struct.unpack(f"<{len(rows)}Q", self.device.download(self._wrong, 8 * len(rows)))
         return found
 
-    def arrived(self) -> None:
-        """Wait until everything that was on its way is there."""
-        for twin in list(self._twins.values()):
-            if twin.sent is not None:
-                twin.sent.result()
-
     def settle(self) -> None:
         self.enter()
         self.device.synchronize()
@@ -348,13 +259,11 @@ class Shelf:
     def close(self) -> None:
         if "_device" not in self.__dict__ or isinstance(self._device, NotHere):
             return
-        self._sender.shutdown()
         self.settle()
         for region in self._regions.values():
             region.close()
-        self._dead += self._twins.values()
-        self._regions, self._twins, self.usable = {}, {}, False
-        self.enter()
+        self._regions, self.usable = {}, False
+        self.twins.close()
         self.memory.clear()
 
     def shared(self, size: int) -> tuple[int, Any]:
@@ -416,45 +325,6 @@ class Shelf:
     def _wrong(self) -> int:
         return self.memory.get(8 * _AT_A_TIME)
 
-    @cached_property
-    def _sender(self) -> ThreadPoolExecutor:
-        """Sends while the reference is asked."""
-        return ThreadPoolExecutor(1, "send")
-
-    @cached_property
-    def _stream(self) -> Any:
-        """Where it does: nobody else waits for what is sent."""
-        return self.device.call("cuStreamCreate", self.device.types.CUstream_flags.CU_STREAM_NON_BLOCKING.value)
-
-    def _keep(self, value: Any, address: int, size: int, piece: tuple[int, int], sent: Future[None] | None) -> _Twin:
-        def gone(_: object) -> None:
-            # Wherever the interpreter happens to be: the device is asked later. Another may have its identity by now.
-            if (known := self._twins.get(key)) is not None and known is twin:
-                del self._twins[key]
-                self._dead.append(twin)
-
-        key = id(value)
-        if (before := self._twins.pop(key, None)) is not None:
-            self._dead.append(before)
-        twin = _Twin(address, size, piece, weakref.ref(value, gone), sent)
-        self._twins[key] = twin
-        return twin
-
-    def _send(self, address: int, data: Any) -> None:
-        """From pinned memory, where the driver pins it: that takes less time than sending it as it is."""
-        self.device.enter()
-        page, at = mmap.PAGESIZE, data.ctypes.data
-        start = at // page * page
-        pinned = True
-        try:
-            self.device.call("cuMemHostRegister", start, _up(at + len(data) - start, page), 0)
-        except DeviceError:
-            pinned = False
-        self.device.call("cuMemcpyHtoDAsync", address, data, len(data), self._stream)
-        self.device.call("cuStreamSynchronize", self._stream)
-        if pinned:
-            self.device.call("cuMemHostUnregister", start)
-
 
 def _parameters(rows: Sequence[Stretch], wrong: int | None = None) -> Parameters:
     """The block of `lay` and `count`."""
@@ -463,7 +333,3 @@ def _parameters(rows: Sequence[Stretch], wrong: int | None = None) -> Parameters
     if wrong is None:
         return Parameters(block, (0, end))
     return Parameters(block + struct.pack("<Q", wrong), (0, end, end + 8))
-
-
-def _up(length: int, step: int) -> int:
-    return -(-max(length, 1) // step) * step
