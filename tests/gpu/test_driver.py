@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from validator.gpu.driver import Device, DeviceError, Function, NotHere, Parameters, open_device
+from validator.gpu.shelf import Shelf
 
 
 def test_values_are_aligned_to_their_own_size():
@@ -103,6 +104,16 @@ def test_with_an_older_driver(machine):
     hopper = SimpleNamespace(**{f"{new}_MAJOR": 9, f"{new}_MINOR": 0})
     machine(fake(CUdevice_attribute=hopper, cuDriverGetVersion=lambda: (Result.CUDA_SUCCESS, 12080)))
     assert reason(open_device()) == "the driver is for CUDA 12.8, 13.0 is needed"
+
+
+def test_a_device_of_one_process_is_not_taken_from_another(machine):
+    """In exclusive mode the first context keeps all others out: the worker needs it."""
+    prefix = "CU_DEVICE_ATTRIBUTE_COMPUTE"
+    new = {f"{prefix}_CAPABILITY_MAJOR": 9, f"{prefix}_CAPABILITY_MINOR": 0, f"{prefix}_MODE": 3}
+    version = {"cuDriverGetVersion": lambda: (Result.CUDA_SUCCESS, 13000)}
+    machine(fake(CUdevice_attribute=SimpleNamespace(**new), **version))
+    assert "serves one process at a time" in reason(open_device(beside=True))
+    assert reason(Shelf()._device) == "Old One serves one process at a time"
 
 
 def test_modules_load_eagerly(machine):

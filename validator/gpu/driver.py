@@ -97,8 +97,8 @@ class Launch:
     """With the programmatic stream serialization attribute."""
 
 
-def open_device(ordinal: int = 0) -> Device | NotHere:
-    """The device, ready: its primary context is current, modules load eagerly."""
+def open_device(ordinal: int = 0, *, beside: bool = False) -> Device | NotHere:
+    """The device, ready: its primary context is current, modules load eagerly. `beside`: another process needs it."""
     # Lazy loading would make the first launch of one kernel wait for another that is spinning: both would hang.
     os.environ["CUDA_MODULE_LOADING"] = "EAGER"
     try:
@@ -110,13 +110,13 @@ def open_device(ordinal: int = 0) -> Device | NotHere:
         count = _call(driver, "cuDeviceGetCount")
         if ordinal >= count:
             return NotHere(f"no CUDA device {ordinal}, there are {count}")
-        return _open(driver, _call(driver, "cuDeviceGet", ordinal))
+        return _open(driver, _call(driver, "cuDeviceGet", ordinal), beside)
     # The package raises RuntimeError itself when it finds no libcuda.
     except (DeviceError, RuntimeError) as error:
         return NotHere(f"no usable CUDA driver ({error})")
 
 
-def _open(driver: Any, handle: Any) -> Device | NotHere:
+def _open(driver: Any, handle: Any, beside: bool) -> Device | NotHere:
     prefix = "CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY"
     attributes = [getattr(driver.CUdevice_attribute, f"{prefix}_{part}") for part in ("MAJOR", "MINOR")]
     major, minor = (_call(driver, "cuDeviceGetAttribute", attribute, handle) for attribute in attributes)
@@ -126,6 +126,9 @@ def _open(driver: Any, handle: Any) -> Device | NotHere:
     version = _call(driver, "cuDriverGetVersion")
     if version < LEAST_DRIVER:
         return NotHere(f"the driver is for CUDA {version // 1000}.{version % 1000 // 10}, 13.0 is needed")
+    mode = "CU_DEVICE_ATTRIBUTE_COMPUTE_MODE"
+    if beside and int(_call(driver, "cuDeviceGetAttribute", getattr(driver.CUdevice_attribute, mode), handle)):
+        return NotHere(f"{name} serves one process at a time")
     context = _call(driver, "cuDevicePrimaryCtxRetain", handle)
     _call(driver, "cuCtxSetCurrent", context)
     return Device(driver, name, (major, minor), version, int(handle), context)

@@ -10,7 +10,7 @@ import struct
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -154,8 +154,8 @@ class Shelf:
 
     least = 1 << 20
 
-    def __init__(self, opened: Callable[[], Device | NotHere] = open_device) -> None:
-        self._opened, self.usable = opened, True
+    def __init__(self, opened: Callable[[], Device | NotHere] | None = None) -> None:
+        self._opened, self.usable = opened or partial(open_device, beside=True), True
         self._regions: dict[tuple[int, int], Region] = {}
         self._untold: list[Region] = []
         self._calls = 0
