@@ -209,6 +209,15 @@ def test_a_sum_of_two_rounded_values_may_be_two_steps_off() -> None:
     assert allowed([-39, 26, 127, 84]) == [0, 0, 0, 1], "what goes further is a position"
 
 
+def test_the_upper_half_of_a_byte_may_be_a_step_off() -> None:
+    """Two values of four bits in a byte: a step of one of them is 16 of the byte."""
+    for dtype, allowed in ((np.uint8, [16, 1, 17, 0]), (np.int32, [0, 1, 0, 0])):
+        native = np.array([0xC5, 0x31, 0x88, 0x40], dtype)
+        spread = Spread(native.astype(np.float64), native)
+        spread.add(np.array([0xB5, 0x32, 0x99, 0x20], dtype))
+        assert [float(step) for step in spread.yardstick()] == allowed
+
+
 def test_opposite_values_are_moved_apart_for_integers() -> None:
     values = np.array([3.0, -3.0, 3.0])
     for seed in range(20):

@@ -155,7 +155,11 @@ class Spread:
         """
         dtype = self._native.dtype
         if not is_float(dtype):
-            return self._steps() if dtype.kind != "b" else np.zeros(self._moved.shape)
+            return (
+                np.where(self._nibbles(), self._moved, self._steps())
+                if dtype.kind != "b"
+                else np.zeros(self._moved.shape)
+            )
         if self._promised is not None:
             self._whole(self._promised)
         for total, exact, native in in_chunks(self._moved, self.exact, self._native):
@@ -181,7 +185,14 @@ class Spread:
             steps = np.where(mostly, np.max(steps, axis=-1, keepdims=True), steps)
         return np.asarray(steps, np.float64)
 
+    def _nibbles(self) -> NDArray[np.bool_]:
+        """Bytes whose upper half, or both halves, a rounding error moves by a step: two values of four bits in one."""
+        packed = self._native.dtype.itemsize == 1
+        return np.isin(self._moved, _UPPER_STEPS) if packed else np.zeros(self._moved.shape, bool)
 
+
+_UPPER_STEPS = (15, 16, 17)
+"""How far a byte goes whose upper half goes one step, the lower none or one."""
 _TWO_STEPS = 2
 """How far an integer goes that is a sum of two rounded values."""
 _MOST_OF_A_ROW = 0.5
