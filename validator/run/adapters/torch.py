@@ -18,7 +18,7 @@ import importlib
 import os
 import shutil
 from collections.abc import Callable, Mapping
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from typing import Any
 
 import ml_dtypes
@@ -288,6 +288,7 @@ class _OnDevice:
         torch.cuda.synchronize()
         for place, values in before.items():
             self._copies[place].bring(values)
+        value = _each(value, lambda item: item if (at := _among(item, given)) < 0 else args[at])
         left = self._left_there(value)
         return _each(value, self._fetched) if left is None else left
 
@@ -342,10 +343,11 @@ class _OnDevice:
                 torch.cuda.synchronize()
                 return self._call(given)
             known.graph = graph
-        _each(known.value, _poison)
+        # Its own results stay where they are and are overwritten: a caller copies them. Not what it was given.
+        own = partial(_unless_given, given)
+        _each(known.value, lambda item: own(item, _poison))
         self._time(known.graph.replay)
-        # Its own results stay where they are and are overwritten: a caller copies them.
-        return _each(known.value, lambda item: item.clone() if isinstance(item, torch.Tensor) else item)
+        return _each(known.value, lambda item: own(item, torch.clone) if isinstance(item, torch.Tensor) else item)
 
     def _send(self, place: Place, host: Any) -> Any:
         """To the device; what it is compared with after the call."""
@@ -423,6 +425,18 @@ def _same_bytes(now: Any, before: Any) -> bool:
     words = len(now) // 8 * 8
     same = torch.equal(now[:words].view(torch.int64), before[:words].view(torch.int64))
     return bool(same and torch.equal(now[words:], before[words:]))
+
+
+def _among(item: Any, given: list[Any]) -> int:
+    """The position of a returned tensor among those that were given: `return out` beside filling it; -1: it is none."""
+    if not isinstance(item, torch.Tensor) or not item.numel():
+        return -1
+    (own,), all_ = _signature([item]), _signature(given)
+    return next((at for at, one in enumerate(all_) if one == own and isinstance(given[at], torch.Tensor)), -1)
+
+
+def _unless_given(given: list[Any], item: Any, change: Callable[[Any], Any]) -> Any:
+    return change(item) if _among(item, given) < 0 else item
 
 
 def _signature(given: list[Any]) -> Signature:
