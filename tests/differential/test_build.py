@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import shutil
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,12 @@ import pytest
 from hatchling.bridge.app import Application
 from hatchling.builders.config import BuilderConfig
 
+from validator.differential import native
 from validator.differential.native.build import CustomBuildHook
 
 ROOT = Path(__file__).resolve().parents[2]
 NATIVE = Path("validator", "differential", "native")
-SOURCES = ["pouring.c", "weighing.c"]
+SOURCES = ["__init__.py", "pouring.c", "weighing.c"]
 
 
 def built(root: Path, target: str = "wheel") -> dict[str, Any]:
@@ -32,12 +34,24 @@ def built(root: Path, target: str = "wheel") -> dict[str, Any]:
 
 
 @pytest.mark.skipif(shutil.which(os.environ.get("CC", "cc")) is None, reason="no C compiler here")
-def test_a_library_that_loads_goes_into_the_wheel(tmp_path: Path) -> None:
+def test_a_library_of_these_sources_goes_into_the_wheel(tmp_path: Path) -> None:
     data = built(tmp_path)
-    assert data["artifacts"] == [str(NATIVE / "native.so")]
+    library = native.library_in(tmp_path / NATIVE)
+    assert data["artifacts"] == [str(NATIVE / library.name)]
     assert not data["pure_python"]
-    assert ctypes.CDLL(str(tmp_path / NATIVE / "native.so")).weigh_float32
-    assert sorted(path.name for path in (tmp_path / NATIVE).iterdir()) == ["native.so", *SOURCES]
+    assert ctypes.CDLL(str(library)).weigh_float32
+    assert sorted(path.name for path in (tmp_path / NATIVE).iterdir()) == [*SOURCES[:1], library.name, *SOURCES[1:]]
+    with (tmp_path / NATIVE / "pouring.c").open("a") as source:
+        source.write("/* changed */\n")
+    assert not native.library_in(tmp_path / NATIVE).exists(), "an older one would do something else"
+
+
+def test_a_tree_that_cannot_be_written_is_built_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(**_: object) -> None:
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr(tempfile, "TemporaryDirectory", refused)
+    assert built(tmp_path) == {"artifacts": [], "pure_python": True}
 
 
 @pytest.mark.parametrize("compiler", ["false", "no-such-compiler", "cc --no-such-flag"])

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from validator.differential import runner as runner_module
 from validator.differential.cases import Case
 from validator.differential.engine import run_case
 from validator.differential.processes import Trees, runner_for
@@ -13,7 +14,7 @@ from validator.manifest.contract import KernelContract
 
 SOURCE = """
 import numpy as np
-known, ring, wide_ring = {}, *([np.empty((2, 8), np.float32) for _ in range(size)] for size in (4, 7))
+known, pair, ring, wide_ring = {}, *([np.empty((2, 8), np.float32) for _ in range(size)] for size in (2, 4, 7))
 
 def double(x, out):
     out[...] = x + x
@@ -30,6 +31,11 @@ def into_the_first(x, out):
     first = known.setdefault(x.shape, out)
     first[...] = 2 * x
     out[...] = first
+
+def ring_of_two(x):
+    pair.append(pair.pop(0))
+    np.add(x, x, out=pair[-1])
+    return pair[-1]
 
 def ring_of_four(x):
     ring.append(ring.pop(0))
@@ -50,7 +56,7 @@ def stale_at_last(x, out):
 
 def _kinds(candidate: str, plan: str, folder: Path) -> set[str]:
     (folder / "stock.py").write_text(SOURCE)
-    returned = candidate in ("doubled", "ring_of_four", "ring_of_seven")
+    returned = candidate.startswith(("doubled", "ring"))
     contract = KernelContract.model_validate(
         {
             "match": "k",
@@ -83,6 +89,14 @@ def _kinds(candidate: str, plan: str, folder: Path) -> set[str]:
 )
 def test_calls_after_a_call(candidate: str, plan: str, found: set[str], tmp_path: Path) -> None:
     assert _kinds(candidate, plan, tmp_path) == found
+
+
+@pytest.mark.parametrize(("candidate", "found"), [("doubled", set()), ("ring_of_two", {"earlier-result-changed"})])
+def test_results_of_large_calls_are_not_two_buffers_by_turns(
+    candidate: str, found: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runner_module, "_LARGE", 0)
+    assert _kinds(candidate, "recheck", tmp_path) == found
 
 
 ADVANCE = """

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from validator.differential import book, changes
+from validator.differential import arena, book, changes
 from validator.differential import runner as runner_module
 from validator.differential.cases import Case
 from validator.differential.engine import planned_cases, run_case, run_kernel
@@ -16,6 +17,7 @@ from validator.differential.faults import FaultKind
 from validator.differential.found import Found
 from validator.differential.processes import Trees, runner_for
 from validator.differential.results import CaseResult
+from validator.differential.runner import Runner
 from validator.differential.session import Here, run_contracts
 from validator.manifest.contract import KernelContract
 from validator.scale.cell import Cell, Outcome
@@ -194,6 +196,30 @@ def test_poison_that_was_laid_beforehand_hides_nothing(
         with runner_for(contract(candidate), trees) as runner:
             result = run_case(runner, Case("scale", (("B", 4), ("D", 24)), 1, plan)).result
         assert result.faults, plan
+
+
+@pytest.mark.parametrize("late", [True, False])
+def test_a_result_that_is_written_to_after_its_call_is_found(
+    trees: Trees, monkeypatch: pytest.MonkeyPatch, late: bool
+) -> None:
+    """A thread of the candidate that is not done yet: here it is the gate's own hand, so that it is late for sure."""
+
+    def answered(runner: Runner, call: Any) -> None:
+        call.reply, call.begun = runner.candidate.finish(call.begun), None
+        out = call.placed.view("out")
+        right = out.copy()
+        out[-1, -1000:] = 0 if late else right[-1, -1000:]
+        call.seen = call.placed.glimpses(["out"])
+        out[...] = right
+
+    monkeypatch.setattr(arena, "_LARGE", 0)
+    wide = contract("scale").model_copy(update={"dims": ("B in 2..6", "D in 8..4000")})
+    case = Case("scale", (("B", 4), ("D", 4000)), 1, "repeat")
+    with runner_for(KernelContract.model_validate(wide.model_dump()), trees) as runner:
+        assert run_case(runner, case).result.faults == ()
+        monkeypatch.setattr(Runner, "answered", answered)
+        faults = run_case(runner, case).result.faults
+    assert {f.kind for f in faults} == ({FaultKind.EARLIER} if late else set())
 
 
 @pytest.mark.parametrize("shape", [(4, 6), (5, 3, 7), (300, 1000), (6,), (1,), (2, 1), (0, 3)])

@@ -25,6 +25,7 @@ from validator.differential.arena import (
     code_of,
     dtype_at,
     fill,
+    glimpse,
     is_contiguous,
     layout_of,
     ring,
@@ -151,6 +152,12 @@ class Placed:
                 region.load(self.arenas[at], keep=True)
         if (self.regions or self.back is not None) and self.worker.elsewhere is not None:
             self.worker.elsewhere.settle()
+
+    def glimpses(self, written: Iterable[str]) -> dict[str, Array]:
+        """A little of every large result that lies here, to be held against what stands there later."""
+        at = {n: self.views[n][0] for n in written if n in self.views}
+        seen = {name: glimpse(self.arenas[arena]) for name, arena in at.items() if arena not in self.regions}
+        return {name: few for name, few in seen.items() if few is not None}
 
     def disturbed(self, inputs: Mapping[str, Any], written: Iterable[str]) -> list[tuple[str, int]]:
         """(argument, bytes that changed) outside the elements that may change: guard zones, gaps and whole inputs.

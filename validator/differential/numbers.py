@@ -128,7 +128,7 @@ def starts_of(size: int, chunks: int) -> list[int]:
 
 _LARGE = 1 << 22
 """Bytes from which several threads share the work (numpy lets go of the interpreter meanwhile)."""
-_THREADS = min(4, os.cpu_count() or 1)
+_THREADS = min(8, os.cpu_count() or 1)
 _TAKEN: ContextVar[int] = ContextVar("processors that somebody else needs", default=0)
 
 

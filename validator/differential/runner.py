@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from types import MappingProxyType, TracebackType
@@ -87,6 +87,8 @@ class _Call:
     begun: Begun | None = None
     reply: Reply | None = None
     """None: not answered yet, or the process ended before it came to this call."""
+    seen: dict[str, Array] = field(default_factory=dict)
+    """A little of its large results, as it was answered."""
 
 
 @dataclass
@@ -284,6 +286,8 @@ class Runner:
         """Wait until the candidate is done with it."""
         if call.begun is not None:
             call.reply, call.begun = self.candidate.finish(call.begun), None
+            if self._in_place:
+                call.seen = call.placed.glimpses(self._written)
 
     def finished(
         self, call: _Call, expected: Mapping[str, Expected], known: Mapping[str, Array] = MappingProxyType({})
@@ -310,7 +314,14 @@ class Runner:
                 back = look()
                 wrong = self.judged(call.inputs, expected, back.outputs) or wrong
             faults += wrong
-        return Played(tuple(faults), back.outputs, call.nonce, call.placed)
+        return Played((*faults, *self._late(call)), back.outputs, call.nonce, call.placed)
+
+    def _late(self, call: _Call) -> Iterator[Fault]:
+        """What is right by now need not have been when the call was answered."""
+        now = call.placed.glimpses(call.seen)
+        for name, few in call.seen.items():
+            if not np.array_equal(few, now[name]):
+                yield Fault(FaultKind.EARLIER, name, f"{name} was written to after the call had returned")
 
     @staticmethod
     def _natives(expected: Mapping[str, Expected]) -> Outputs:

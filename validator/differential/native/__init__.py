@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+import hashlib
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Pointer", "function"]
+__all__ = ["Pointer", "function", "library_in", "sources_in"]
 
 Pointer = ctypes.c_void_p
-_LIBRARY = Path(__file__).with_name("native.so")
 
 
 @cache
@@ -24,9 +24,19 @@ def function(name: str, *arguments: type[Any]) -> Any:
     return found
 
 
+def sources_in(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*.c"))
+
+
+def library_in(folder: Path) -> Path:
+    """Where the library of these very sources lies, if it was compiled: one of older sources is never loaded."""
+    digest = hashlib.sha256(b"\0".join(source.read_bytes() for source in sources_in(folder)))
+    return folder / f"native-{digest.hexdigest()[:16]}.so"
+
+
 @cache
 def _library() -> ctypes.CDLL | None:
     try:
-        return ctypes.CDLL(str(_LIBRARY))
+        return ctypes.CDLL(str(library_in(Path(__file__).parent)))
     except OSError:
         return None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import platform
+import runpy
 import shlex
 import subprocess
 import tempfile
@@ -20,32 +21,35 @@ _FLAGS = ("-std=gnu11", "-O3", "-fPIC", "-shared", "-ffp-contract=off", "-fno-ma
 """No fused multiply-add and no reordering: the same bits on every machine."""
 
 
+_FOLDER = Path("validator", "differential", "native")
+
+
 class CustomBuildHook(BuildHookInterface[BuilderConfig]):
-    """Puts the library beside its source, in a checkout and in a wheel."""
+    """Puts the library beside its sources, in a checkout and in a wheel."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         if self.target_name != "wheel" or platform.system() != "Linux":
             return
-        library = Path("validator", "differential", "native", "native.so")
-        if self._compiled(Path(self.root, library)):
-            build_data["artifacts"].append(str(library))
-            build_data["pure_python"], build_data["tag"] = False, f"py3-none-linux_{platform.machine()}"
+        folder = Path(self.root, _FOLDER)
+        try:
+            library = self._compiled(folder)
+        except (OSError, subprocess.SubprocessError) as error:  # no compiler, one that fails, a tree to read only
+            why = getattr(error, "stderr", None) or str(error)
+            self.app.display_warning(f"nothing is compiled, large results are judged more slowly: {why.strip()}")
+            return
+        build_data["artifacts"].append(str(_FOLDER / library.name))
+        build_data["pure_python"], build_data["tag"] = False, f"py3-none-linux_{platform.machine()}"
 
-    def _compiled(self, library: Path) -> bool:
+    def _compiled(self, folder: Path) -> Path:
         """Made whole or not at all: another process may have the old one loaded."""
-        sources = map(str, sorted(library.parent.glob("*.c")))
-        with tempfile.TemporaryDirectory(dir=library.parent) as folder:
-            made = Path(folder, library.name)
+        here = runpy.run_path(str(folder / "__init__.py"))
+        library: Path = here["library_in"](folder)
+        with tempfile.TemporaryDirectory(dir=folder) as beside:
+            made = Path(beside, library.name)
+            sources = map(str, here["sources_in"](folder))
             command = [*shlex.split(os.environ.get("CC", "cc")), *_FLAGS, "-o", str(made), *sources, "-lm"]
-            try:
-                done = subprocess.run(command, capture_output=True, text=True, check=False)
-            except OSError as error:
-                return self._without(str(error))
-            if done.returncode:
-                return self._without(done.stderr)
+            subprocess.run(command, capture_output=True, text=True, check=True)
+            for older in folder.glob("native-*.so"):
+                older.unlink()
             made.replace(library)
-        return True
-
-    def _without(self, why: str) -> bool:
-        self.app.display_warning(f"nothing is compiled, large results are judged more slowly: {why.strip()}")
-        return False
+        return library
