@@ -65,7 +65,7 @@ def test_each_way_brings_about_its_own_production_shape():
         "tp4-ep2": {"B": 1, "H": 16, "K": 2, "E": 32},
     }
     origins = [c.origin for c in planned_cases(made, 1, 10) if c.input_class == "production"]
-    assert origins == [f"production shape, {way}" for way in ("none", "tp8", "tp16", "tp4-ep2")]
+    assert list(dict.fromkeys(origins)) == [f"production shape, {way}" for way in ("none", "tp8", "tp16", "tp4-ep2")]
     assert list(left_whole(made)) == []
 
 
@@ -127,7 +127,8 @@ def test_several_seeds_are_several_sets_of_cases_and_no_cell_holds_two(tmp_path)
     one, three = seeded(made, 7, 1, 20, (), None), seeded(made, 7, 3, 20, (), None)
     assert three[: len(one)] == one == planned_cases(made, 7, 20)
     assert len({c.id for c in three}) == len(three) > 2.5 * len(one)
-    assert len({c.seed for c in three if c.origin.startswith("production shape")}) == 3
+    shapes = [{c.seed for c in some if c.origin.startswith("production shape")} for some in (one, three)]
+    assert len(shapes[1]) == 3 * len(shapes[0]) > 0
     (tmp_path / "tree").mkdir()
     trees = Trees(tmp_path / "tree", tmp_path / "tree")
     cells = list(cells_of(made, Device.CPU, three, trees, InPlace()))
