@@ -318,7 +318,7 @@ class Runner:
 
     def _late(self, call: _Call) -> Iterator[Fault]:
         """What is right by now need not have been when the call was answered."""
-        now = call.placed.glimpses(call.seen)
+        now = call.placed.glimpses(call.seen) if call.seen else {}
         for name, few in call.seen.items():
             if not np.array_equal(few, now[name]):
                 yield Fault(FaultKind.EARLIER, name, f"{name} was written to after the call had returned")

@@ -1,8 +1,7 @@
-"""One exchange over the channel: questions out, and for each its answer or nothing, in order."""
+"""One exchange over the channel: for each question its answer or nothing, in order."""
 
 from __future__ import annotations
 
-import selectors
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +12,6 @@ from validator.run.channel import (
     Kind,
     ProtocolError,
     Result,
-    coalesced,
     unpack_header,
 )
 from validator.run.outcome import Outcome, Reply
@@ -45,52 +43,23 @@ def unpacked(reply: Reply, room: memoryview | None) -> Reply:
 
 
 class Exchange:
-    """Some frames out and one frame in for each nonce, in order, over a non-blocking socket."""
+    """One frame in for each nonce, in order, over a non-blocking socket."""
 
-    def __init__(
-        self, connection: socket.socket, frames: Sequence[Buffer], expected: Kind, nonces: Sequence[int], limit: int
-    ) -> None:
+    def __init__(self, connection: socket.socket, expected: Kind, nonces: Sequence[int], limit: int) -> None:
         self._socket, self._expected, self._nonces, self._limit = connection, expected, nonces, limit
-        self._out = [memoryview(part) for part in coalesced(frames)]
         self._in = bytearray(HEADER.size)
         self._at = 0
         self._kind: Kind | None = None
         self.replies: list[Reply] = []
 
     @property
-    def wants(self) -> int:
-        """Events that bring it forward."""
-        return selectors.EVENT_READ | (selectors.EVENT_WRITE if self._out else 0)
-
-    @property
-    def unsent(self) -> list[Buffer]:
-        """What has not gone out yet."""
-        return list(self._out)
-
-    @property
     def due(self) -> int:
         """Replies in all."""
         return len(self._nonces)
 
-    def send(self) -> None:
-        """As much as goes at once. Raises `OSError`."""
-        if self._out:
-            sent = self._socket.send(self._out[0])
-            self._out[0] = self._out[0][sent:]
-            if not self._out[0]:
-                self._out.pop(0)
-
-    def rest(self) -> list[memoryview]:
-        """What was not sent yet, for somebody else to send."""
-        rest, self._out = self._out, []
-        return rest
-
-    def step(self, events: int) -> bool:
-        """Move bytes; True once every reply is here. Raises `ProtocolError`, `EOFError`, `OSError`."""
-        if events & selectors.EVENT_WRITE:
-            self.send()
-        if events & selectors.EVENT_READ:
-            self._read()
+    def step(self) -> bool:
+        """Take what is there; True once every reply is here. Raises `ProtocolError`, `EOFError`, `OSError`."""
+        self._read()
         return len(self.replies) == len(self._nonces)
 
     def _read(self) -> None:

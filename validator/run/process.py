@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO
 
 from validator.run.adapters import Adapter
-from validator.run.channel import Buffer, Kind, ProtocolError
+from validator.run.channel import Buffer, Kind, ProtocolError, coalesced
 from validator.run.exchange import Exchange
 from validator.run.limits import Limits
 from validator.run.outcome import Outcome, Reply
@@ -37,10 +37,8 @@ class Process:
         self._limits = limits
         self._output = 0
         """Bytes on its standard streams until now."""
-        self._told: Sequence[Buffer] = ()
-        """What has not been sent yet of frames that nobody answers."""
-        self._last: Exchange | None = None
-        """That was begun: some of it may have to be sent yet."""
+        self._out: list[memoryview] = []
+        """What has not been sent yet, of all frames in their order."""
         self.quarters = Quarters.made(adapter)
         self._socket, theirs = socket.socketpair()
         folders = (self.quarters.libraries, tree, self.quarters.home)
@@ -96,17 +94,22 @@ class Process:
 
     def begin(self, frames: Sequence[Buffer], expected: Kind, nonces: Sequence[int]) -> Exchange:
         """Send frames, as far as that goes without waiting; `finish` waits. Exchanges end in the order they began."""
-        frames, self._told = [*self._told, *frames], ()
-        exchange = Exchange(self._socket, frames, expected, nonces, self._limits.returned)
-        with contextlib.suppress(OSError):  # whatever it is, the wait for the answer meets it too
-            exchange.send()
-        self._last = exchange
-        return exchange
+        self.tell(frames)
+        return Exchange(self._socket, expected, nonces, self._limits.returned)
 
     def tell(self, frames: Sequence[Buffer]) -> None:
-        """Send what is not answered: as far as that goes without waiting, and the rest with the next exchange."""
-        exchange = self.begin(frames, Kind.RESULT, [])
-        self._told = exchange.unsent
+        """Send what is not answered: as far as that goes without waiting, the rest with whatever is waited for next."""
+        self._out += [memoryview(part) for part in coalesced(frames)]
+        with contextlib.suppress(OSError):  # whatever it is, the wait for an answer meets it too
+            self._send()
+
+    def _send(self) -> None:
+        """As much as goes at once. Raises `OSError`."""
+        if self._out:
+            sent = self._socket.send(self._out[0])
+            self._out[0] = self._out[0][sent:]
+            if not self._out[0]:
+                self._out.pop(0)
 
     def finish(self, exchange: Exchange, seconds: float) -> list[Reply]:
         """The answers to what was begun."""
@@ -119,9 +122,8 @@ class Process:
             self._socket.setblocking(True)
             self._socket.settimeout(self._limits.wall)
             try:
-                for part in self._last.rest() if self._last is not None else ():
-                    self._socket.sendall(part)
-                self._told = ()
+                while self._out:
+                    self._socket.sendall(self._out.pop(0))
                 socket.send_fds(self._socket, [b"".join(frame)], [] if descriptor is None else [descriptor])
             finally:
                 self._socket.setblocking(False)
@@ -135,8 +137,9 @@ class Process:
         """Move bytes until the exchange is complete (`OK`) or something ends it."""
         selector = self._selector
         while True:
-            if selector.get_key(self._socket).events != exchange.wants:
-                selector.modify(self._socket, exchange.wants)
+            wants = selectors.EVENT_READ | (selectors.EVENT_WRITE if self._out else 0)
+            if selector.get_key(self._socket).events != wants:
+                selector.modify(self._socket, wants)
             left = end - time.monotonic()
             if left <= 0:
                 return Reply(Outcome.HANG, detail=f"no answer within {seconds:g} s")
@@ -148,7 +151,9 @@ class Process:
                         return Reply(Outcome.FLOOD, detail=f"more than {self._limits.output} bytes of output")
                     continue
                 try:
-                    if exchange.step(events):
+                    if events & selectors.EVENT_WRITE:
+                        self._send()
+                    if events & selectors.EVENT_READ and exchange.step():
                         return Reply(Outcome.OK)
                 except (BrokenPipeError, ConnectionResetError, EOFError):
                     return self._ended()

@@ -181,8 +181,10 @@ class Worker:
 
     def region(self, slot: int) -> Region | None:
         """Where the slot's buffer lies on a device; None: it lies here."""
+        if self.elsewhere is None:
+            return None
         length = self._memory(slot).where(slot)[1]
-        if self.elsewhere is None or length < self.elsewhere.least or self.start().outcome is not Outcome.OK:
+        if length < self.elsewhere.least or self.start().outcome is not Outcome.OK:
             return None
         return self.elsewhere.region(slot, length) if self._shares() else None
 
