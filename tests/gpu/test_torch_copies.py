@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-import validator.run.adapters as adapters
+from validator.run.worker import _sibling
 
 torch: Any = None
 
@@ -22,18 +20,21 @@ def _torch() -> None:
     torch = pytest.importorskip("torch")
 
 
+def copies(adapter: ModuleType) -> dict[str, Any]:
+    """Names of the module beside it, which is not among the loaded ones."""
+    found: dict[str, Any] = adapter.Copy.__init__.__globals__
+    return found
+
+
 @pytest.fixture
 def adapter(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """The adapter's module, its device memory on the CPU."""
-    spec = importlib.util.spec_from_file_location("torch_adapter", Path(adapters.__file__).with_name("torch.py"))
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = _sibling("torch", "adapters")
     on_cpu = SimpleNamespace(**vars(torch))
     on_cpu.empty = lambda size, dtype, device: torch.empty(size, dtype=dtype)
     on_cpu.cuda = SimpleNamespace(Stream=object, mem_get_info=lambda: (0, 4000), synchronize=lambda: None)
-    monkeypatch.setattr(module, "torch", on_cpu)
+    for part in (vars(module), copies(module)):
+        monkeypatch.setitem(part, "torch", on_cpu)
     monkeypatch.setattr(module, "_CUDA", on_cpu.cuda)
     return module
 
@@ -63,7 +64,7 @@ class Watched:
 def test_an_arena_is_written_back_where_a_byte_of_it_has_changed(adapter: ModuleType, changed: int | None):
     """13 bytes: the last five make no word."""
     host = Watched(np.arange(13, dtype=np.uint8))
-    copy = adapter._Copy(host)
+    copy = adapter.Copy(host)
     copy.device.copy_(host.values)
     if changed is not None:
         copy.device[changed] += 1
@@ -76,7 +77,7 @@ def test_what_is_looked_at_later_is_what_calls_have_written(adapter: ModuleType)
     function = adapter._OnDevice(lambda *args: None, timed=False)
     kept, written = (Watched(np.zeros(16, np.uint8)) for _ in range(2))
     for at, host in enumerate((kept, written)):
-        function._copies[at, 16] = copy = adapter._Copy(host)
+        function._copies[at, 16] = copy = adapter.Copy(host)
         copy.device.fill_(3)
         copy.written = host is written
     function.collect()
@@ -88,7 +89,7 @@ def bytes_of(value: int, size: int = 64) -> Any:
 
 
 def test_what_has_been_sent_before_comes_from_the_device_but_for_its_ends(adapter: ModuleType):
-    contents = adapter._Contents()
+    contents = adapter.Contents()
     contents.of(7, bytes_of(1), 4)
     assert contents.of(7, bytes_of(2), 4).tolist() == [2] * 4 + [1] * 56 + [2] * 4
     assert contents.of(8, bytes_of(3), 4).tolist() == [3] * 64
@@ -98,7 +99,7 @@ def test_what_has_been_sent_before_comes_from_the_device_but_for_its_ends(adapte
 
 
 def test_the_oldest_contents_go_and_those_of_the_running_call_stay(adapter: ModuleType):
-    contents = adapter._Contents()
+    contents = adapter.Contents()
     for number in (1, 2, 1, 3):
         contents.of(number, bytes_of(number), 4)
     contents.used = {1}
@@ -110,7 +111,7 @@ def test_the_oldest_contents_go_and_those_of_the_running_call_stay(adapter: Modu
 @pytest.mark.parametrize("large", [False, True])
 def test_calls_are_right_whatever_the_numbers_save(adapter: ModuleType, monkeypatch: pytest.MonkeyPatch, large: bool):
     """Values, then the same under their number, then others; an input that is written is seen, and is whole again."""
-    monkeypatch.setattr(adapter, "_LARGE", 16 if large else 1 << 20)
+    monkeypatch.setitem(copies(adapter), "_LARGE", 16 if large else 1 << 20)
     monkeypatch.setattr(adapter._OnDevice, "_made", lambda self, given, before: self._call(given))
 
     def doubles(x: Any, out: Any) -> None:
@@ -130,19 +131,20 @@ def test_calls_are_right_whatever_the_numbers_save(adapter: ModuleType, monkeypa
 def test_old_copies_go_when_they_take_too_much_of_the_device(adapter: ModuleType):
     function = adapter._OnDevice(lambda *args: None, timed=False)
     for at in range(5):
-        function._copies[at, 400] = adapter._Copy(Watched(np.zeros(400, np.uint8)))
+        function._copies[at, 400] = adapter.Copy(Watched(np.zeros(400, np.uint8)))
     function._known["a graph"] = object()
     function._let_go(1)
     assert [at for at, _ in function._copies] == [3, 4], "a quarter of 4000 bytes"
     assert not function._known, "a graph would write to memory that is gone"
-    function._copies[9, 4000] = adapter._Copy(Watched(np.zeros(4000, np.uint8)))
+    function._copies[9, 4000] = adapter.Copy(Watched(np.zeros(4000, np.uint8)))
     function._let_go(1)
     assert [at for at, _ in function._copies] == [9], "what the running call uses stays"
 
 
 def test_what_the_gate_has_on_the_device_is_called_on_and_left_there(adapter: ModuleType, monkeypatch: Any):
     """Arguments and results lie in memory of the gate's: nothing is sent, brought or copied to the host."""
-    monkeypatch.setattr(adapter, "_bytes_at", lambda address, size: torch.from_numpy(there[address : address + size]))
+    for part in (vars(adapter), copies(adapter)):
+        monkeypatch.setitem(part, "bytes_at", lambda address, size: torch.from_numpy(there[address : address + size]))
     monkeypatch.setattr(adapter, "_is_plain", lambda value: isinstance(value, torch.Tensor))
     monkeypatch.setattr(adapter._OnDevice, "_made", lambda self, given, before: self._call(given))
     there = np.zeros(4096, np.uint8)

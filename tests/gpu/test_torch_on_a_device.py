@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -13,6 +12,7 @@ import pytest
 
 import validator.run.adapters as adapters
 from fixtures.gpu.differential import FOLDER
+from validator.run.worker import _sibling
 
 pytestmark = pytest.mark.gpu
 
@@ -25,11 +25,7 @@ def called(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Any]:
     if (lacking := adapters.ADAPTERS["torch-cuda"].lacking()) or importlib.util.find_spec("triton") is None:
         pytest.skip(f"not run here: {lacking or 'triton is not installed'}")
     monkeypatch.syspath_prepend(str(FOLDER / "head"))
-    spec = importlib.util.spec_from_file_location("torch_adapter", Path(adapters.__file__).with_name("torch.py"))
-    assert spec is not None
-    assert spec.loader is not None
-    adapter = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(adapter)
+    adapter = _sibling("torch", "adapters")
     return lambda name: adapter.load(f"called:{name}", str(FOLDER / "head"), {"device": "cuda", "timed": "yes"})
 
 

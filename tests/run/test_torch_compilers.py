@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
-from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 
-import validator.run.adapters as adapters
+from validator.run.worker import _sibling
 
 
 @pytest.fixture
@@ -21,12 +19,7 @@ def torch_adapter(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     torch.cuda = SimpleNamespace(is_available=lambda: True, Stream=object)
     torch.set_num_threads = torch.set_grad_enabled = lambda value: None
     monkeypatch.setitem(sys.modules, "torch", torch)
-    spec = importlib.util.spec_from_file_location("torch_adapter", Path(adapters.__file__).with_name("torch.py"))
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return _sibling("torch", "adapters")
 
 
 def load(adapter: ModuleType, monkeypatch: pytest.MonkeyPatch, source: str, device: str = "cuda") -> Any:

@@ -78,7 +78,7 @@ def _link_libraries(folder: Path, adapter: Adapter) -> None:
 def _copy_program(folder: Path, adapter: Adapter) -> Path:
     """The worker's files under names that say nothing: what is called sees the file it was called from."""
     folder.mkdir()
-    own = () if "." in adapter.module else (f"adapters/{adapter.module}",)
+    own = () if "." in adapter.module else [f"adapters/{name}" for name in (adapter.module, *adapter.beside)]
     for name in ("channel", "confine", *(("imported",) if adapter.gpu else ()), *own):
         copy = folder / f"{name}.py"
         copy.parent.mkdir(exist_ok=True)

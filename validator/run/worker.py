@@ -11,7 +11,6 @@ import contextlib
 import ctypes
 import ctypes.util
 import importlib
-import importlib.util
 import json
 import mmap
 import os
@@ -34,17 +33,16 @@ KEPT = 64
 """Calls whose buffers are kept for a later look."""
 
 
-def _sibling(*name: str) -> ModuleType:
-    """A module beside this file; the isolated interpreter has no path to it. It is not among the loaded ones: nothing
-    there tells a callable who calls it."""
-    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), *name) + ".py"
-    spec = importlib.util.spec_from_file_location(f"_{os.urandom(4).hex()}", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    del sys.modules[spec.name]
+def _sibling(name: str, *folder: str) -> ModuleType:
+    """A module beside this file, or in a folder there whose files import each other (`from .other`); the isolated
+    interpreter has no path to it. It is not among the loaded ones: nothing there tells a callable who calls it."""
+    package = ModuleType(f"_{os.urandom(4).hex()}")
+    package.__path__ = [os.path.join(os.path.dirname(os.path.abspath(__file__)), *folder)]
+    sys.modules[package.__name__] = package
+    module = importlib.import_module(f"{package.__name__}.{name}")
+    sys.path_importer_cache.pop(package.__path__[0], None)
+    for loaded in [known for known in sys.modules if known.partition(".")[0] == package.__name__]:
+        del sys.modules[loaded]
     return module
 
 
@@ -231,7 +229,7 @@ class Worker:
             numpy.dtype(getattr(ml_dtypes, name) if hasattr(ml_dtypes, name) else name)
             for name in self.channel.DTYPE_NAMES
         ]
-        module = importlib.import_module(adapter) if "." in adapter else _sibling("adapters", adapter)
+        module = importlib.import_module(adapter) if "." in adapter else _sibling(adapter, "adapters")
         if not launches:  # last: nothing in the tree can shadow the standard library or numpy
             sys.path.append(self.tree)
         self.absent = getattr(module, "NotRunHere", None)

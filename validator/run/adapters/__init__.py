@@ -64,6 +64,8 @@ class Adapter:
     """Bytes of address space that its libraries take for themselves (code, thread pools), beyond the limit."""
     prepares: bool = False
     """It has a `prepare`."""
+    beside: tuple[str, ...] = ()
+    """More files beside this one, which its own imports."""
     extra: str = ""
     """What to install where a library is missing."""
 
@@ -113,6 +115,7 @@ _TORCH = ("torch", "typing_extensions", "filelock", "sympy", "mpmath", "networkx
 _TORCH_OPTIONAL = (
     "torchgen", "functorch", "nvidia", "triton", "setuptools", "_distutils_hack", "packaging", "cusparselt", "nvshmem",
 )  # fmt: skip
+_TORCH_FILES = ("torch_copies",)
 _CUTLASS = ("cutlass", "nvidia_cutlass_dsl", "cuda", "google")
 _OURS = ("validator", "pydantic", "pydantic_core", "annotated_types", "typing_extensions", "typing_inspection")
 
@@ -122,11 +125,11 @@ ADAPTERS: dict[str, Adapter] = {
         Adapter("numpy", "numpy"),
         Adapter(
             "torch", "torch", (*_NUMPY, *_TORCH), _TORCH_OPTIONAL, reserve=12 << 30,
-            extra="pip install 'validator[torch]'",
+            extra="pip install 'validator[torch]'", beside=_TORCH_FILES,
         ),
         Adapter(
             "torch-cuda", "torch", (*_NUMPY, *_TORCH), (*_TORCH_OPTIONAL, *_CUTLASS), ("triton",), gpu=True,
-            programs=True, extra="pip install 'validator[torch]'",
+            programs=True, beside=_TORCH_FILES, extra="pip install 'validator[torch]'",
         ),
         Adapter(
             "cuda", "validator.gpu.adapter", (*_NUMPY, *_OURS, "cuda", "elftools"), ("nvidia",), launches=True,

@@ -1,4 +1,5 @@
-"""Python callables on torch tensors. Loaded by path in the worker: imports the standard library, numpy and torch alone.
+"""Python callables on torch tensors. Loaded by path in the worker: imports the standard library, numpy and torch, and
+what lies beside it.
 
 On the CPU a tensor shares its memory with the array it stands for: strides, gaps, aliases and guard zones are the
 arena's own. On a GPU the whole arena is copied, guard zones and gaps too, into device memory that keeps its address
@@ -18,12 +19,14 @@ import importlib
 import os
 import shutil
 from collections.abc import Callable, Mapping
-from functools import cache, cached_property, partial
+from functools import cached_property, partial
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 import torch
+
+from .torch_copies import Contents, Copy, There, bytes_at
 
 __all__ = ["NotRunHere", "load"]
 
@@ -51,8 +54,6 @@ _LATE_CYCLES = 1 << 21
 _NONE: Mapping[int, int] = {}
 _KEPT = 64
 """Device copies and returned tensors that are kept, as many as the worker keeps calls."""
-_LARGE = 1 << 20
-"""Bytes from which an arena is compared where it lies; smaller ones are sooner brought than compared there."""
 _SHARE = 4
 """Device copies of arenas take no more than such a part of the device's memory, those of the running call aside."""
 
@@ -68,9 +69,8 @@ def load(target: str, tree: str, options: Mapping[str, str]) -> Callable[..., An
         raise NotRunHere("torch finds no CUDA device")
     torch.set_num_threads(1)
     torch.set_grad_enabled(False)
-    os.environ.setdefault(
-        "LOGNAME", "nobody"
-    )  # torch.compile names its cache after the user, and no file says who that is
+    # torch.compile names its cache after the user, and no file says who that is.
+    os.environ.setdefault("LOGNAME", "nobody")
     module, _, name = target.partition(":")
     function = getattr(importlib.import_module(module), name)
     if not callable(function):
@@ -111,125 +111,6 @@ Place = tuple[int, int]
 Signature = tuple[Any, ...]
 
 
-class _Contents:
-    """What arenas held, on the device, by the gate's numbers."""
-
-    def __init__(self) -> None:
-        self._held: dict[int, Any] = {}
-        self.used: set[int] = set()
-        """Numbers of the running call."""
-
-    @property
-    def size(self) -> int:
-        """Bytes."""
-        return sum(map(len, self._held.values()))
-
-    def of(self, number: int, host: Any, edge: int) -> Any:
-        """What lies in an arena: its ends alone come from there where the rest has been here before."""
-        held = self._held.pop(number, None) if number else None
-        if held is None or len(held) != len(host):
-            held = torch.empty(len(host), dtype=torch.uint8, device="cuda")
-            held.copy_(host)
-        else:
-            for part in (slice(None, edge), slice(-edge, None)):
-                held[part].copy_(host[part])
-        if number:
-            self._held[number] = held
-            self.used.add(number)
-        return held
-
-    def drop(self) -> int:
-        """The one that nobody has asked for the longest time, of those that the running call does not need; its bytes,
-        0 where there is none."""
-        oldest = next((number for number in self._held if number not in self.used), None)
-        return 0 if oldest is None else len(self._held.pop(oldest))
-
-
-class _Pinned:
-    """Memory that a device reads and writes by itself, at several times the speed, for as long as this lives.
-
-    Where the driver refuses (memory that only the gate can write, a limit), it is memory like any other.
-    """
-
-    def __init__(self, host: Any) -> None:
-        self._host = host  # nothing else may be mapped there before it is let go of
-        page = os.sysconf("SC_PAGESIZE")
-        self._start = host.data_ptr() // page * page
-        size = -(-(host.data_ptr() + len(host) - self._start) // page) * page
-        self._driver = _driver()
-        # Not through the runtime, which would hand a refusal to whatever is launched next.
-        self._refused = self._driver is None or self._driver.cuMemHostRegister_v2(self._start, ctypes.c_size_t(size), 0)
-
-    def __del__(self) -> None:
-        if self._refused == 0:
-            self._driver.cuMemHostUnregister(self._start)
-
-
-@cache
-def _driver() -> Any:
-    """CUDA's driver; None where there is none."""
-    try:
-        driver = ctypes.CDLL("libcuda.so.1")
-    except OSError:
-        return None
-    driver.cuMemHostRegister_v2.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_uint)
-    driver.cuMemHostUnregister.argtypes = (ctypes.c_void_p,)
-    return driver
-
-
-class _Copy:
-    """An arena and its copy on the device, as bytes."""
-
-    def __init__(self, host: Any) -> None:
-        self.host = host
-        self.device = torch.empty(len(host), dtype=torch.uint8, device="cuda")
-        self.written = False
-        """By the last call that used it."""
-        self._pinned = _Pinned(host) if len(host) >= _LARGE else None
-
-    @property
-    def size(self) -> int:
-        """Bytes on the device."""
-        return len(self.device)
-
-    def send(self, host: Any, contents: _Contents, number: int = 0, edge: int = 0) -> Any:
-        """The values; what they are compared with afterwards, on the device if there are many of them."""
-        self.host = host
-        before = host if len(host) < _LARGE else contents.of(number, host, edge)
-        self.device.copy_(before)
-        return before
-
-    def bring(self, before: Any) -> None:
-        """Back into the arena, if anything is not as it was before."""
-        now = self.device if before.is_cuda else self.device.cpu()
-        self.written = not _same_bytes(now, before)
-        if self.written:
-            bytes_ = self.host.numpy()
-            bytes_[0] = bytes_[0]  # a copy from a device may fail in another way where nobody may write
-            self.host.copy_(now)
-
-
-class _There:
-    """An arena that the gate has on the device: it lays it, and looks at it, there."""
-
-    written = False
-
-    size = 0
-    """Bytes of its own."""
-
-    def __init__(self, address: int, size: int) -> None:
-        self.device = _bytes_at(address, size)
-
-    def bring(self, before: Any) -> None:
-        """Nothing: nobody looks at the host's memory."""
-
-
-def _bytes_at(address: int, size: int) -> Any:
-    """Memory that somebody else keeps, as bytes."""
-    what = {"shape": (size,), "typestr": "|u1", "data": (address, False), "version": 3, "strides": None}
-    return torch.as_tensor(type("Memory", (), {"__cuda_array_interface__": what})(), device="cuda")
-
-
 class _Known:
     """What is known of calls with the same tensors and numbers."""
 
@@ -247,9 +128,9 @@ class _OnDevice:
     def __init__(self, function: Callable[..., Any], timed: bool) -> None:
         self._function, self._timed = function, timed
         self._copies: dict[Place, Any] = {}
-        """`_Copy` or `_There`."""
+        """`Copy` or `There`."""
         self._elsewhere: Mapping[int, int] = {}
-        self._contents = _Contents()
+        self._contents = Contents()
         self._numbers: Mapping[int, int] = {}
         self._edge = 0
         self._other = _CUDA.Stream()
@@ -353,10 +234,10 @@ class _OnDevice:
         """To the device; what it is compared with after the call."""
         copy, address = self._copies.pop(place, None), self._elsewhere.get(place[0])
         if address is not None:
-            known = isinstance(copy, _There) and copy.device.data_ptr() == address
-            self._copies[place] = copy if known else _There(address, place[1])
+            known = isinstance(copy, There) and copy.device.data_ptr() == address
+            self._copies[place] = copy if known else There(address, place[1])
             return None
-        self._copies[place] = copy = copy if isinstance(copy, _Copy) else _Copy(host)
+        self._copies[place] = copy = copy if isinstance(copy, Copy) else Copy(host)
         return copy.send(host, self._contents, self._numbers.get(place[0], 0), self._edge)
 
     @cached_property
@@ -404,7 +285,7 @@ class _OnDevice:
             return None
         arrays = []
         for item, (start, end) in zip(tensors, places, strict=True):
-            target = _bytes_at(there + start, end - start).view(item.dtype).view(item.shape)
+            target = bytes_at(there + start, end - start).view(item.dtype).view(item.shape)
             host: Any = (ctypes.c_uint8 * (end - start)).from_address(room + start)
             arrays.append(np.ndarray(tuple(item.shape), _dtype(item), host))
             self._left[id(arrays[-1])] = (arrays[-1], item, target)
@@ -418,13 +299,6 @@ class _OnDevice:
         if isinstance(array, np.ndarray):
             self._returned = [*self._returned[-_KEPT:], (tensor, array)]
         return array
-
-
-def _same_bytes(now: Any, before: Any) -> bool:
-    """Whether both, on one device, hold the same bytes."""
-    words = len(now) // 8 * 8
-    same = torch.equal(now[:words].view(torch.int64), before[:words].view(torch.int64))
-    return bool(same and torch.equal(now[words:], before[words:]))
 
 
 def _among(item: Any, given: list[Any]) -> int:
@@ -517,8 +391,8 @@ def _array(value: Any, device: str) -> Any:
     if type(value) is not torch.Tensor or value.layout is not torch.strided or value.device.type != device:
         return value
     tensor = value.detach().resolve_conj().resolve_neg().cpu()
-    for name, (carrier, element) in _CARRIERS.items():
-        if tensor.dtype is element:
-            plain = tensor.view(torch.int16 if carrier is np.int16 else torch.uint8)
-            return plain.numpy().view(getattr(ml_dtypes, name))
-    return tensor.numpy() if str(tensor.dtype).removeprefix("torch.") in _PLAIN else value
+    dtype = _dtype(tensor)
+    if dtype is None:
+        return value
+    carrier = _CARRIERS.get(dtype.name)
+    return tensor.numpy() if carrier is None else tensor.view(_carrier(np.dtype(carrier[0]))).numpy().view(dtype)
