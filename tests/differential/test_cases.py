@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from validator.differential.arena import GUARD, PATTERNS, layout_of
+from validator.differential.arena import GUARD, PATTERNS, layout_of, repeated
 from validator.differential.buffers import place
 from validator.differential.cases import MOST, Case, build, case_text, cases, load_case, variants_of
 from validator.differential.constructed import left_out
@@ -169,7 +169,7 @@ def test_every_layout_holds_the_values_and_guards_the_rest(layout: str, shape: t
         (arena,) = placed.arenas
         np.testing.assert_array_equal(placed.view("x"), array)
         assert layout != "strided" or array.size < 2 or not placed.view("x").flags.c_contiguous
-        assert arena[:GUARD] == bytes([PATTERNS[0]]) * GUARD
+        assert arena[:GUARD] == repeated(PATTERNS[0], GUARD)
         assert placed.disturbed({"x": array}, []) == []
         placed.view("x")[...] = 7
         assert placed.disturbed({"x": array}, ["x"]) == []

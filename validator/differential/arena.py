@@ -19,6 +19,7 @@ __all__ = [
     "PATTERNS",
     "Written",
     "body_of",
+    "byte_of",
     "changed",
     "code_of",
     "dtype_at",
@@ -26,6 +27,7 @@ __all__ = [
     "glimpse",
     "is_contiguous",
     "layout_of",
+    "repeated",
     "ring",
     "view_of",
 ]
@@ -33,8 +35,8 @@ __all__ = [
 GUARD = 256
 """Bytes of each guard zone: keeps 256-byte alignment, wider than any vector access."""
 PATTERNS = (0xFF, 0x5A)
-"""Fill of guard zones and gaps, first and second call: NaN in every type that has one and two signs of zero, so that
-it shows even multiplied by zero; then a huge number."""
+"""Fill of guard zones and gaps, where nobody draws one (`validator.differential.poison`): NaN in every type that has
+one and two signs of zero, then a huge number. A pattern is one byte, or eight of which the last is not zero."""
 _FAR = 1 << 32
 """Elements that the last row of a distant array lies from its first, at least: more than an index of 32 bits holds."""
 _ROW = 4096
@@ -128,11 +130,27 @@ def glimpse(arena: memoryview) -> Array | None:
     return words[:: -_PAGE // 8].copy()
 
 
+@lru_cache(1 << 9)
+def repeated(pattern: int, count: int) -> bytes:
+    """A pattern as so many bytes: aligned elements of any type are the same again and again."""
+    return (_word(pattern).to_bytes(8, "little") * -(-count // 8))[:count]
+
+
+def byte_of(pattern: int) -> int:
+    """The byte that stands for it where memory is laid bytewise."""
+    return pattern if pattern < 1 << 8 else pattern >> 56
+
+
+def _word(pattern: int) -> int:
+    """Its eight bytes, the first one lowest."""
+    return pattern * 0x0101010101010101 if pattern < 1 << 8 else pattern
+
+
 def ring(arena: memoryview, array: Descriptor, pattern: int) -> tuple[int, int]:
     """The pattern on both sides of contiguous elements; bytes of each side."""
-    raw, end = np.frombuffer(arena, np.uint8), array.offset + view_of(arena, array).nbytes
-    raw[: array.offset] = raw[end:] = pattern
-    return array.offset, len(raw) - end
+    end = array.offset + view_of(arena, array).nbytes
+    arena[: array.offset], arena[end:] = repeated(pattern, array.offset), repeated(pattern, len(arena) - end)
+    return array.offset, len(arena) - end
 
 
 def fill(arena: memoryview, array: Descriptor, value: Array | Written, pattern: int) -> None:
@@ -142,14 +160,16 @@ def fill(arena: memoryview, array: Descriptor, value: Array | Written, pattern: 
             fill(row, inner, part, pattern)
         return
     if not isinstance(value, Written) and _is_small(array, len(arena)) and value.nbytes == len(arena) - 2 * GUARD:
-        guard = _GUARDS[pattern]
+        guard = repeated(pattern, GUARD)
         arena[:] = b"".join((guard, value.tobytes(), guard))
         return
     target, together = view_of(arena, array), is_contiguous(array)
     if together:
         ring(arena, array, pattern)
     else:
-        np.frombuffer(arena, np.uint8)[...] = pattern
+        whole = len(arena) // 8 * 8
+        np.frombuffer(arena[:whole], np.uint64)[...] = _word(pattern)
+        arena[whole:] = repeated(pattern, len(arena) - whole)
     if isinstance(value, Written):
         value.write(target)
     elif target.ndim and together:
@@ -165,7 +185,7 @@ def changed(memory: memoryview, array: Descriptor, source: Array | None, pattern
         sources = [None] * array.shape[0] if source is None else source
         return sum(changed(*row, part, pattern) for row, part in zip(_rows(memory, array), sources, strict=True))
     if _is_small(array, len(memory)):
-        guard = _GUARDS[pattern]
+        guard = repeated(pattern, GUARD)
         now = memory.tobytes()
         rest = now[GUARD:-GUARD] if source is None else source.tobytes()
         if now == b"".join((guard, rest, guard)):
@@ -174,11 +194,11 @@ def changed(memory: memoryview, array: Descriptor, source: Array | None, pattern
     count = int(np.prod(array.shape, dtype=np.int64)) * size
     if is_contiguous(array):
         around = (arena[: array.offset], arena[array.offset + count :])
-        wrong = sum(int(np.count_nonzero(part != pattern)) for part in around)
+        wrong = sum(_differing(part, np.frombuffer(repeated(pattern, len(part)), np.uint8)) for part in around)
         if source is None or not count:
             return wrong
         return wrong + _differing(arena[array.offset : array.offset + count], _flat_bytes(source))
-    expected: Any = np.full(arena.shape, pattern, np.uint8)
+    expected: Any = np.full(-(-len(arena) // 8), _word(pattern), np.uint64).view(np.uint8)[: len(arena)]
     bits_of(view_of(memoryview(expected), array))[...] = bits_of(view_of(memory, array) if source is None else source)
     return _differing(arena, expected)
 
@@ -203,7 +223,6 @@ def _far(array: Descriptor) -> int:
 
 _SMALL = 1 << 15
 """Bytes up to which an arena is written and compared in one piece."""
-_GUARDS = {pattern: bytes([pattern]) * GUARD for pattern in PATTERNS}
 
 
 def _is_small(array: Descriptor, length: int) -> bool:
@@ -216,7 +235,7 @@ _CHUNK = 1 << 20
 
 
 def _differing(now: Array, before: Array) -> int:
-    """Bytes that differ. `before` may be one byte pattern repeated."""
+    """Bytes that differ."""
 
     def in_part(part: slice) -> int:
         wrong = 0

@@ -290,6 +290,7 @@ class Done:
 def run_case(runner: Runner, case: Case, other: Outputs | None = None) -> Done:
     """Two calls with two poisons, the plan's calls, then the controls."""
     inputs: Inputs = {}
+    runner.surround(case)
     try:
         inputs = runner.build(case)
         runner.ready(case, inputs)

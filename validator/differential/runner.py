@@ -13,16 +13,17 @@ from typing import Self
 
 import numpy as np
 
-from validator.differential.arena import PATTERNS, dtype_at
+from validator.differential.arena import dtype_at
 from validator.differential.book import Book
 from validator.differential.buffers import Placed, place
-from validator.differential.cases import FILLED, Case, Inputs, aliases_of, is_written
+from validator.differential.cases import FILLED, Case, Inputs, aliases_of, is_written, size_of
 from validator.differential.data import Data, ReferenceFailed, numbered, prepared, room_for
 from validator.differential.device import Candidate, Device, NotRunHere, launch_of
 from validator.differential.expected import Expected, as_trusted
 from validator.differential.faults import Fault, FaultKind
 from validator.differential.judge import accepts, judge
 from validator.differential.numbers import Array, beside
+from validator.differential.poison import Surroundings, surroundings_of
 from validator.differential.reference import Outputs, Reference
 from validator.differential.returned import Returned, returned
 from validator.differential.shapes import Space
@@ -112,6 +113,8 @@ class Runner:
     """What stands where the candidate cannot write."""
     _poisons: Book = field(init=False, repr=False, default_factory=Book)
     """Poisons that stand where the next call will be."""
+    _around: Surroundings = field(init=False, repr=False, default_factory=Surroundings)
+    """Of the case that is looked at, and of all calls that its plan makes."""
 
     @property
     def contract(self) -> KernelContract:
@@ -126,6 +129,11 @@ class Runner:
     @property
     def data(self) -> Data:
         return self.reference.data
+
+    def surround(self, case: Case) -> None:
+        """What the calls of a case, and those that follow from it, find around their arrays."""
+        around = surroundings_of(case.seed, bytewise=self.candidate.elsewhere is not None)
+        self._around = replace(around, writable=around.writable and size_of(self.contract, case) < _LARGE)
 
     def build(self, case: Case) -> Inputs:
         """The case's data; what the candidate cannot write is drawn where it reads it. Raises `ReferenceFailed`."""
@@ -189,7 +197,7 @@ class Runner:
 
     def _locked(self, case: Case) -> frozenset[str]:
         """Arguments that the candidate has no business writing to, nor to any that lies in the same memory."""
-        if not self.locks:
+        if not self.locks or self._around.writable:
             return frozenset()
         if not case.aliased:
             return self._read_only
@@ -212,7 +220,7 @@ class Runner:
 
     def laid(self, case: Case, inputs: Inputs, turn: Turn) -> _Call:
         """A call's arguments in the candidate's memory."""
-        passed, _ = prepared(self.contract, inputs, turn.which)
+        passed, _ = prepared(self.contract, inputs, self._around.poisons[turn.which])
         placed = place(
             self.candidate,
             passed,
@@ -220,7 +228,7 @@ class Runner:
             aliases_of(self.contract, case),
             first_slot=turn.slot,
             over=turn.over,
-            pattern=PATTERNS[turn.which],
+            pattern=self._around.patterns[turn.which],
             steps=self._steps,
             room=room_for(self.contract, case),
             given=self._locked(case),
