@@ -113,6 +113,19 @@ def test_lengths_that_add_up_are_filled_in_the_same_ways() -> None:
         assert HOLDS[way](lengths)
 
 
+def test_rows_that_use_nothing_come_before_rows_that_do() -> None:
+    args = [
+        {"name": "k", "role": "state", "dtype": "float32", "shape": ["B", "T"]},
+        {"name": "n", "role": "index", "dtype": "int32", "shape": ["B"], "domain": {"lengths": "k.1"}},
+    ]
+    chosen = KernelContract.model_validate({"match": "k", "dims": ["B in 1..9", "T in 1..70"], "args": args})
+    for way, unused in (("first-unused", [0]), ("every-other-unused", [0, 2, 4])):
+        made = build(chosen, Case("k", (("B", 5), ("T", 7)), 1, variants=(("n", way),)))["n"]
+        assert np.flatnonzero(made == 0).tolist() == unused
+        assert way in {variant for case in cases(chosen, 1, 0) for _, variant in case.variants}
+    assert "first-unused" not in variants_of(chosen, Case("k", (("B", 1), ("T", 7)), 1), "n")
+
+
 def test_lengths_end_at_powers_of_two_and_beside_them() -> None:
     args = [
         {"name": "k", "role": "state", "dtype": "float32", "shape": ["B", "T"]},

@@ -72,7 +72,7 @@ __all__ = [
 ]
 
 _DEAR = ("many-calls", "fresh")
-"""Plans that cases have for a reason, or seldom."""
+"""Plans that cases have for a reason of their own, or seldom."""
 
 MOST = 5000
 """Cases by construction. A manifest says how many arguments, types, layouts and choices there are to try."""
@@ -93,7 +93,7 @@ def cases(contract: KernelContract, seed: int, count: int) -> list[Case]:
     for index, case in enumerate(made):
         # A process of its own is dear: the first case has one, and one in 40 after it.
         usual = "fresh" if index % 40 == 0 else ordinary[index % len(ordinary)]
-        plan = case.plan if case.plan in _DEAR else usual
+        plan = case.plan if case.plan != "repeat" else usual
         choice = case.configuration or choices[index // len(ordinary) % len(choices)]  # each meets every plan
         origin = case.origin + _from_generator(contract, case)
         case = replace(case, plan=plan, seed=derived(seed, contract.match, index), configuration=choice, origin=origin)

@@ -1,4 +1,6 @@
-"""A case's inputs changed so little that fingerprints miss it: one element, or the places of all of one."""
+"""A case's inputs changed so little that fingerprints miss it: one element, the places of all of one, or two elements
+of a row so that it adds up to the same.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +16,9 @@ from validator.differential.numbers import Array, Source, derived, same_bytes
 from validator.manifest.contract import KernelContract
 
 __all__ = ["rearranged", "single_changes"]
+
+_PLACES = 64
+"""Places in a row that are looked at for two elements."""
 
 
 def single_changes(contract: KernelContract, case: Case, inputs: Inputs) -> Generator[tuple[Inputs, str]]:
@@ -38,23 +43,72 @@ def single_changes(contract: KernelContract, case: Case, inputs: Inputs) -> Gene
 
 
 def rearranged(contract: KernelContract, case: Case, inputs: Inputs) -> Generator[tuple[Inputs, str]]:
-    """(inputs, what was done to them): of one of the floats the rows, or the elements of each, the other way round.
+    """(inputs, what was done to them): of one of the floats the rows, or the elements of each, the other way round;
+    of one array two elements of a row, so that the row adds up to the same.
 
-    Lasts until the next one is asked for, or this is closed. Nothing where it is the same either way.
+    Each lasts until the next one is asked for, or this is closed. Nothing where it is the same either way.
     """
-    able = [
+    whole = [
         name
         for name, (role, values) in contract.values.items()
         if isinstance(inputs[name], np.ndarray)
         and role not in SPOKEN
         and is_drawn(values)
         and name not in contract.generated
-        and fill_of(contract, case, name).floating
         and not (case.padding or case.aliased or values.domain.sorted or inputs[name].ndim == 0)
     ]
-    source = Source(derived(case.seed, "rearranged"))
-    if not able:
+    able = [name for name in whole if fill_of(contract, case, name).floating]
+    if able:
+        yield from _other_way_round(inputs, able, Source(derived(case.seed, "rearranged")))
+    domains = {name: contract.values[name][1].domain for name in whole}
+    whole = [n for n in whole if not (domains[n].cuts or domains[n].last) and inputs[n].size > 1]
+    if whole:
+        source = Source(derived(case.seed, "balanced"))
+        name = whole[int(source.below(len(whole), ()))]
+        yield from _balanced(fill_of(contract, case, name), inputs, source)
+
+
+def _balanced(fill: Fill, inputs: Inputs, source: Source) -> Generator[tuple[Inputs, str]]:
+    """Two elements of a row in each other's place; or as much more of one as there is less of the other, where both
+    hold that: sums, of rows too, are the same, and so is what is sampled anywhere else."""
+    array = inputs[fill.name]
+    row = int(source.below(array.size // array.shape[-1], ()))
+    first = 2 * int(source.below(-(-array.shape[-1] // 2), ()))  # what is added to each other first, as a rule
+    flat = (array if array.flags.writeable and array.flags.c_contiguous else array.copy()).reshape(-1)
+    begin = row * array.shape[-1]
+    at, other = (begin + (first + k) % array.shape[-1] for k in (0, 1))
+    old = flat[at].copy(), flat[other].copy()
+    for k in range(2, min(array.shape[-1], _PLACES)):
+        if not _alike(old):
+            break
+        other = begin + (first + k) % array.shape[-1]
+        old = old[0], flat[other].copy()
+    more = _apart(fill, old) if int(source.below(2, ())) else None
+    new, told = more or (old[1], old[0]), "one more and one less" if more else "in each other's place"
+    if _alike((old[0], new[0])):
         return
+    try:
+        flat[at], flat[other] = new
+        yield {**inputs, fill.name: flat.reshape(array.shape)}, f"{fill.name}[{at}] and [{other}] (flat) {told}"
+    finally:
+        flat[at], flat[other] = old
+
+
+def _alike(two: tuple[Any, Any]) -> bool:
+    return bool(two[0].tobytes() == two[1].tobytes())
+
+
+def _apart(fill: Fill, old: tuple[Any, Any]) -> tuple[Any, Any] | None:
+    """One more of one float and one less of the other, if both hold it exactly."""
+    wide, by = np.asarray(old, np.float64), np.asarray((1.0, -1.0))
+    moved, (low, high) = wide + by, fill.bounds
+    new = moved.astype(fill.dtype)
+    held = np.array_equal(new.astype(np.float64) - wide, by) and bool(np.all((moved >= low) & (moved <= high)))
+    return (new[0], new[1]) if fill.floating and fill.free and held else None
+
+
+def _other_way_round(inputs: Inputs, able: list[str], source: Source) -> Generator[tuple[Inputs, str]]:
+    """The rows, or the elements of each."""
     name = able[int(source.below(len(able), (1,))[0])]
     array = inputs[name]
     axis = (0, array.ndim - 1)[int(source.below(2, ())) if array.shape[0] > 1 else 1]

@@ -19,7 +19,7 @@ from validator.differential.cases import (
     layouts_of,
     variants_of,
 )
-from validator.differential.inputs import EXACTLY, LIMITS, VARIANTS
+from validator.differential.inputs import BETWEEN, EXACTLY, LIMITS, VARIANTS
 from validator.differential.padding import has_padding
 from validator.differential.shapes import Dims, Space
 from validator.manifest.contract import KernelContract
@@ -34,6 +34,8 @@ _TOGETHER = (
 )  # fmt: skip
 """Variants that every argument takes together once, each the first of these that it can: products of large values,
 exact arithmetic throughout, ties of what is compared, nothing in the same rows."""
+_FINGERPRINTED = "integers"
+"""The variant of which all sums are exact."""
 _TERMS = range(256, 1025)
 """How many products that cancel are added up, where the contract has so many."""
 
@@ -101,7 +103,9 @@ def constructed_cases(contract: KernelContract, space: Space) -> Iterator[Case]:
             origin = f"{name} has entries that mean nothing, and unused parts hold NaN"
             yield case(beyond, origin, "I7", padding=True, variants=((name, "holes-inside"),))
     for origin, input_class, dims, filling in _fillings(contract, space, sizes):
-        yield case(dims, origin, input_class, variants=tuple(filling.items()))
+        # Sums of whole numbers are the same in any order: the same elements elsewhere have the same fingerprint.
+        plan = "flip" if _FINGERPRINTED in filling.values() else "repeat"
+        yield case(dims, origin, input_class, variants=tuple(filling.items()), plan=plan)
     for choice, (origin, dims, filling) in itertools.product(
         configurations_of(contract)[:_MANY_CALLS], _exact_sums(contract, space)
     ):
@@ -144,6 +148,10 @@ def _fillings(contract: KernelContract, space: Space, sizes: Iterator[Dims]) -> 
     if ties and _rounds(contract):
         origin = f"{ties[0]} lies half way between whole numbers, nothing scales it"
         yield origin, VARIANTS["halfway"].input_class, dims, {**ones, ties[0]: "halfway"}
+    for dtype, name in itertools.product(_narrowed(contract), _read_floats(contract)):
+        if (between := BETWEEN[dtype]) in _able(contract, name, dims, alone=False):
+            origin = f"{name} {VARIANTS[between].words}, nothing scales it"
+            yield origin, VARIANTS[between].input_class, dims, {**ones, name: between}
     yield from _swallowed(contract, space)
     yield from _cancelling(contract, space)
 
@@ -226,6 +234,18 @@ def _rounds(contract: KernelContract) -> bool:
     """Whether something that may be an integer comes of floats."""
     written = (values for role, values in contract.values.values() if is_written(role, values))
     return any("int" in dtype for values in written for dtype in values.dtype)
+
+
+def _narrowed(contract: KernelContract) -> list[str]:
+    """Types of one byte that results have."""
+    written = (values for role, values in contract.values.values() if is_written(role, values))
+    return list(dict.fromkeys(dtype for values in written for dtype in values.dtype if dtype in BETWEEN))
+
+
+def _read_floats(contract: KernelContract) -> list[str]:
+    """Arrays of floats of which such results may be, the first ones."""
+    able = (n for n, (role, v) in contract.values.items() if role not in FILLED and v.shape)
+    return [n for n in able if any("float" in dtype for dtype in contract.values[n][1].dtype)][:_SWALLOWED]
 
 
 def _cancelling(contract: KernelContract, space: Space) -> Iterator[Filling]:

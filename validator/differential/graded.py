@@ -8,7 +8,7 @@ moves of single elements cancel as often as they add up.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache, partial
 from itertools import product
 from typing import Any
@@ -21,7 +21,7 @@ from validator.differential.cases import Inputs, float_arguments
 from validator.differential.numbers import Array, eps_of, in_chunks, is_float, largest
 from validator.differential.spill import spilled
 
-__all__ = ["Graded", "at_edges", "edges", "is_graded"]
+__all__ = ["Graded", "at_edges", "edges", "is_graded", "only_rounded"]
 
 F64 = NDArray[np.float64]
 
@@ -67,13 +67,28 @@ def _times(array: Array, factor: float) -> Written:
     return Written(array.shape, np.dtype(np.float64), partial(np.multiply, array, factor, casting="unsafe"))
 
 
+def only_rounded(native: Array, read: Iterable[Array]) -> bool:
+    """Whether a result of a small type is one of these arrays as it rounds to it, beyond its ends cut off."""
+    dtype = native.dtype
+    if not is_graded(dtype) or not is_float(dtype) or not native.size:
+        return False
+    top = largest(dtype)
+    wider = (one for one in read if one.shape == native.shape and one.itemsize > dtype.itemsize)
+
+    def alike(one: Array) -> bool:
+        parts = in_chunks(one, native)
+        return all(np.array_equal(_as(a.astype(np.float64), dtype, top), b.astype(np.float64)) for a, b in parts)
+
+    return any(map(alike, wider))
+
+
 class Graded:
     """What every element of one result may be; one result of the reference at a time is looked at."""
 
     def __init__(self, exact: F64, native: Array) -> None:
         self._exact, self._native = exact, native
         self._least, self._most = spilled(exact.shape, exact.dtype), spilled(exact.shape, exact.dtype)
-        self._shown = False
+        self._shown = self._settled = False
         self.forget(np.broadcast_to(np.ones((), bool), exact.shape))
 
     def forget(self, where: NDArray[np.bool_]) -> None:
@@ -81,6 +96,10 @@ class Graded:
         for least, most, one, own, gone in in_chunks(self._least, self._most, self._exact, self._native, where):
             np.fmin(one, own, out=least, casting="unsafe", where=gone)
             np.fmax(one, own, out=most, casting="unsafe", where=gone)
+
+    def settle(self) -> None:
+        """Nothing was computed that could be off: the result is what it is."""
+        self._settled = True
 
     def add(self, probe: Array) -> None:
         """One more result, of inputs that were moved."""
@@ -97,6 +116,8 @@ class Graded:
         not round its results itself: then a move says nothing but that there is an edge.
         """
         dtype = self._native.dtype
+        if self._settled:
+            return self._native, self._native
         top, ends = largest(dtype), (np.empty(self._native.shape, dtype), np.empty(self._native.shape, dtype))
         itself = all(np.array_equal(one, _as(one, dtype, top), equal_nan=True) for (one,) in in_chunks(self._exact))
         arrays = (*ends, self._least, self._most, self._exact, moved)

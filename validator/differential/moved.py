@@ -17,7 +17,7 @@ import numpy as np
 
 from validator.differential.arena import Written
 from validator.differential.cases import FILLED, Case, Inputs, float_arguments
-from validator.differential.graded import at_edges, edges
+from validator.differential.graded import at_edges, edges, only_rounded
 from validator.differential.inputs import EXACTLY, OUTWEIGHED, terms_of
 from validator.differential.numbers import Array, Source, derived, dtype_of, eps_of, in_chunks
 from validator.differential.spill import kept
@@ -104,6 +104,10 @@ class Beside:
     ) -> tuple[dict[str, Spread], dict[str, Undecided]]:
         """By output, how far the results for what was `asked` are from the exact one; each lasts until the next."""
         spreads = {name: Spread(exact[name], array) for name, array in self.native.items()}
+        read = [self.inputs[n] for n in float_arguments(self.inputs) if self.contract.values[n][0] not in FILLED]
+        for name, spread in spreads.items():
+            if only_rounded(self.native[name], read):
+                spread.settle()
         probes = _probes(self.inputs)
         for outputs in islice(results, probes):
             for name, spread in spreads.items():

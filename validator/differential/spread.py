@@ -59,6 +59,11 @@ class Spread:
             for over, wide, native in in_chunks(self._over, probe, self._native):
                 over |= apart(wide, native) == 1
 
+    def settle(self) -> None:
+        """Nothing was computed that could be off."""
+        if self._graded is not None:
+            self._graded.settle()
+
     def ends(self, ratio: float) -> tuple[Array | None, Array | None]:
         """(least, greatest) that each element of a result of few values may be, before `yardstick` is asked for.
 

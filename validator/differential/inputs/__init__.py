@@ -10,10 +10,12 @@ from validator.differential.inputs.floats import EXACTLY, FLOATS, HUGE, LIMITS, 
 from validator.differential.inputs.integers import INTEGERS
 from validator.differential.inputs.listed import LISTED
 from validator.differential.inputs.masks import MASKS
+from validator.differential.inputs.narrow import BETWEEN, NARROW
 from validator.differential.inputs.special import SPECIAL
 from validator.differential.inputs.variant import Variant
 
 __all__ = [
+    "BETWEEN",
     "EXACTLY",
     "HUGE",
     "LIMITS",
@@ -29,7 +31,7 @@ __all__ = [
     "terms_of",
 ]
 
-VARIANTS: dict[str, Variant] = {v.name: v for v in (*FLOATS, *SPECIAL, *INTEGERS, *MASKS, *LISTED)}
+VARIANTS: dict[str, Variant] = {v.name: v for v in (*FLOATS, *NARROW, *SPECIAL, *INTEGERS, *MASKS, *LISTED)}
 
 
 def applicable(fill: Fill) -> list[Variant]:

@@ -15,7 +15,7 @@ from validator.differential.inputs.variant import Make, Variant
 from validator.differential.numbers import Array, Source, eps_of, in_chunks, largest, smallest
 from validator.differential.spill import room, spilled
 
-__all__ = ["EXACTLY", "FLOATS", "HUGE", "LIMITS", "OUTWEIGHED", "terms_of"]
+__all__ = ["EXACTLY", "FLOATS", "HUGE", "LIMITS", "OUTWEIGHED", "by_parts", "terms_of"]
 
 HUGE = "huge"
 """The variant in which a trusted implementation may leave its type's range: nothing is said of what comes of that."""
@@ -60,7 +60,7 @@ def _zeros(fill: Fill) -> NDArray[np.float64]:
     return spilled(fill.shape, np.dtype(np.float64))
 
 
-def _by_parts(fill: Fill, of: Callable[..., Array], *arrays: Array) -> Array:
+def by_parts(fill: Fill, of: Callable[..., Array], *arrays: Array) -> Array:
     """What each element becomes of those at its place, moved into the domain; nothing as large as float64 is made."""
     found = fill.room(fill.shape, fill.dtype)
     for into, *parts in in_chunks(found, *arrays):
@@ -83,7 +83,7 @@ def _span(fill: Fill) -> tuple[float, float]:
 def _large(fill: Fill, source: Source) -> Array:
     low, high = _span(fill)
     side, share = _choice(fill, source, 2), source.uniform(fill.shape)
-    return _by_parts(fill, lambda at, u: np.where(at == 0, low, high) * (0.75 + 0.25 * u), side, share)
+    return by_parts(fill, lambda at, u: np.where(at == 0, low, high) * (0.75 + 0.25 * u), side, share)
 
 
 def _huge(fill: Fill, source: Source) -> Array:
@@ -91,7 +91,7 @@ def _huge(fill: Fill, source: Source) -> Array:
     end = min(_HUGE, largest(fill.dtype) / 8)
     low, high = max(low, -end), min(high, end)
     side, share = _choice(fill, source, 2), source.uniform(fill.shape)
-    return _by_parts(fill, lambda at, u: np.where(at == 0, low, high) * (0.25 + 0.75 * u), side, share)
+    return by_parts(fill, lambda at, u: np.where(at == 0, low, high) * (0.25 + 0.75 * u), side, share)
 
 
 def _limits(fill: Fill, source: Source) -> Array:
@@ -107,7 +107,7 @@ def _limits(fill: Fill, source: Source) -> Array:
         mixed = np.where(kind == 0, plain.astype(np.float64), np.where(kind == 1, np.copysign(top, far), far))
         return np.where(low, -np.abs(far), mixed)
 
-    return _by_parts(fill, made, plain, side, share, kind, low)
+    return by_parts(fill, made, plain, side, share, kind, low)
 
 
 def _unbounded(fill: Fill) -> bool:
@@ -126,7 +126,7 @@ def _peaked(fill: Fill, source: Source) -> Array:
 def _tied(fill: Fill, source: Source) -> Array:
     low, high = _span(fill)
     few = np.asarray([v for v in (0.0, 1.0, -1.0, 0.5) if low <= v <= high] or [low, high])
-    return _by_parts(fill, few.take, _choice(fill, source, len(few)))
+    return by_parts(fill, few.take, _choice(fill, source, len(few)))
 
 
 def _constant_rows(fill: Fill, source: Source) -> Array:
@@ -140,7 +140,7 @@ def _nearly_tied(fill: Fill, source: Source) -> Array:
     few = np.asarray([v for v in (1.0, -1.0, 0.5, 2.0) if low <= v <= high] or [low])
     steps, at = _choice(fill, source, 4), _choice(fill, source, len(few))
     eps = eps_of(fill.dtype)
-    return _by_parts(fill, lambda at, n: few[at] * (1.0 + eps * n.astype(np.float64)), at, steps)
+    return by_parts(fill, lambda at, n: few[at] * (1.0 + eps * n.astype(np.float64)), at, steps)
 
 
 def _tiny(fill: Fill, source: Source) -> Array:
@@ -248,19 +248,19 @@ def _one_among(fill: Fill, source: Source) -> Array:
     axes = [(axis % _SWALLOWS).astype(np.int16) for axis in np.ogrid[tuple(slice(size) for size in fill.shape)]]
     # One of them early on: what comes before it was added up already.
     places = sum(axes, -source.below(_SWALLOWS // 4, (), np.int16))
-    return _by_parts(fill, lambda at: np.where(at % _SWALLOWS == 0, _swallowing(fill), 1.0), places)
+    return by_parts(fill, lambda at: np.where(at % _SWALLOWS == 0, _swallowing(fill), 1.0), places)
 
 
 def _there_and_back(fill: Fill, source: Source) -> Array:
     """Four in turn along any axis: such a value, one, its opposite, one; which of them comes first is drawn."""
     axes = [(axis % 4).astype(np.int8) for axis in np.ogrid[tuple(slice(size) for size in fill.shape)]]
     values = np.asarray(terms_of(fill.dtype))
-    return _by_parts(fill, lambda at: values[at % 4], sum(axes, source.below(4, (), np.int8)))
+    return by_parts(fill, lambda at: values[at % 4], sum(axes, source.below(4, (), np.int8)))
 
 
 def _halfway(fill: Fill, source: Source) -> Array:
     """Odd halves: no scale whose inverse is a whole number makes one of them out of another."""
-    return _by_parts(fill, lambda at: at - 7.5, _choice(fill, source, 16))
+    return by_parts(fill, lambda at: at - 7.5, _choice(fill, source, 16))
 
 
 def _far_places(fill: Fill) -> list[float]:
@@ -299,13 +299,13 @@ FLOATS: tuple[Variant, ...] = (
     Variant("zeros", "I9", "is all zero", lambda f: _free(f) and _has(f, 0.0),
             lambda f, s: np.zeros(f.shape, f.dtype)),
     Variant("integers", "exact", "holds small whole numbers", lambda f: _free(f) and _has(f, 3) and _has(f, -3),
-            lambda f, s: _by_parts(f, lambda at: at - 3, _choice(f, s, 7))),
+            lambda f, s: by_parts(f, lambda at: at - 3, _choice(f, s, 7))),
     Variant("large", "I10", "is large in magnitude", _free, _large),
     Variant("low", "I10", "is large and negative throughout", lambda f: _free(f) and _span(f)[0] < 0,
-            lambda f, s: _by_parts(f, lambda u: _span(f)[0] * (0.9 + 0.1 * u), s.uniform(f.shape))),
+            lambda f, s: by_parts(f, lambda u: _span(f)[0] * (0.9 + 0.1 * u), s.uniform(f.shape))),
     Variant("bounds", "I10", "is at the ends of its range",
             lambda f: _free(f) and f.values.domain.low is not None and f.values.domain.high is not None,
-            lambda f, s: _by_parts(f, lambda at: np.where(at == 0, *f.bounds), _choice(f, s, 2))),
+            lambda f, s: by_parts(f, lambda at: np.where(at == 0, *f.bounds), _choice(f, s, 2))),
     Variant(HUGE, "I10", "is very large in magnitude", _unbounded, _huge),
     Variant("peaked", "I10", "has one large value a row", lambda f: _free(f) and _axes(f), _peaked),
     Variant("tied", "I8", "holds a few values many times", _free, _tied),

@@ -135,6 +135,21 @@ def _long_beside_powers(fill: Fill, source: Source) -> Array:
     return _shaped(fill, sizes[(np.arange(_size(fill)) + source.below(len(sizes), ())) % len(sizes)])
 
 
+def _some_unused(fill: Fill) -> bool:
+    return _lengths(fill) and fill.lengths[0] <= 0 < fill.lengths[1] and _size(fill) > 1
+
+
+def _unused(places: slice) -> Make:
+    """Nothing in some places, something in all others."""
+
+    def make(fill: Fill, source: Source) -> Array:
+        data = np.maximum(filled(fill, source).reshape(-1), 1)
+        data[places] = 0
+        return _shaped(fill, data)
+
+    return make
+
+
 def _tiles(fill: Fill, source: Source) -> Array:
     """All as long as the largest power of two that fits in, one after the other."""
     total = fill.total or 0
@@ -222,6 +237,9 @@ INTEGERS: tuple[Variant, ...] = (
     Variant("full", "I2", "uses everything", _lengths, lambda f, s: _shaped(f, np.full(_size(f), f.lengths[1]))),
     Variant("empty", "I3", "uses nothing", lambda f: _lengths(f) and f.lengths[0] <= 0,
             lambda f, s: _shaped(f, np.zeros(_size(f)))),
+    Variant("first-unused", "I3", "uses nothing in the first place", _some_unused, _unused(slice(1))),
+    Variant("every-other-unused", "I3", "uses nothing in every other place, from the first on", _some_unused,
+            _unused(slice(None, None, 2))),
     Variant("single", "I4", "uses one", lambda f: _lengths(f) and f.lengths[0] <= 1 <= f.lengths[1],
             lambda f, s: _shaped(f, np.ones(_size(f)))),
     Variant("at-powers", "I2", "is as long as powers of two, one more and one less",

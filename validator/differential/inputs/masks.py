@@ -44,6 +44,12 @@ def _false_row(fill: Fill, source: Source) -> Array:
     return rows.reshape(fill.shape)
 
 
+def _false_rows(fill: Fill, source: Source) -> Array:
+    data = filled(fill, source)
+    data.reshape(-1, fill.shape[-1])[::2] = 0
+    return data
+
+
 def _causal(fill: Fill, source: Source) -> Array:
     rows, columns = fill.shape[-2:]
     return np.broadcast_to(np.tri(rows, columns), fill.shape).astype(fill.dtype)
@@ -53,6 +59,8 @@ MASKS: tuple[Variant, ...] = (
     Variant("all-true", "mask", "is true throughout", _mask, _all(True)),
     Variant("all-false", "I6", "is false throughout", _mask, _all(False)),
     Variant("false-row", "I6", "has a row that is false throughout", lambda f: _mask(f, 2), _false_row),
+    Variant("false-rows", "I6", "has every other row false throughout, from the first on", lambda f: _mask(f, 2),
+            _false_rows),
     Variant("false-start", "I6", "is false in the first half of each row", _mask,
             _where(lambda at: at >= (len(at) + 1) // 2)),
     Variant("last-true", "I6", "is true in the last place of each row only", _mask,
