@@ -19,9 +19,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
+from tests.support.weight import weight_of
 from validator.differential.cases import Case
 from validator.differential.engine import run_case
 from validator.differential.processes import Trees, runner_for
@@ -49,6 +51,7 @@ class Played:
     """Address of mapped memory → the descriptor behind it."""
     kept: list[Any] = field(default_factory=list)
     sent: int = 0
+    weighed: int = 0
     ordinal: int = 0
 
     def enter(self) -> None:
@@ -117,8 +120,12 @@ class Played:
         into[...] = np.frombuffer(ctypes.string_at(address, len(into)), np.uint8)
 
     def launch(self, function: Function, how: Launch, parameters: Parameters) -> None:
-        """`lay` and `count` of `shelf.cu`."""
+        """What `shelf.cu` does."""
         block = parameters.block
+        if function.name.startswith("weigh_"):
+            self.weighed += 1
+            weigh(np.dtype(getattr(ml_dtypes, function.name[6:], function.name[6:])), *struct.unpack("<6Q", block))
+            return
         (count,) = struct.unpack_from("<I", block, 16 * 48)
         for row in range(count):
             at, other, size, pattern = struct.unpack_from("<QQQ8x16s", block, 48 * row)
@@ -134,6 +141,17 @@ class Played:
                 now = np.frombuffer(ctypes.string_at(at, size), np.uint8)
                 wrong = int(np.count_nonzero(now != np.frombuffer(due[:size], np.uint8)))
                 ctypes.c_uint64.from_address(struct.unpack_from("<Q", block, 16 * 48 + 8)[0] + 8 * row).value += wrong
+
+
+def weigh(dtype: Any, got: int, trusted: int, away: int, yard: int, count: int, into: int) -> None:
+    assert not any(at % 16 for at in (got, trusted, away, yard))
+    types = (dtype, dtype, np.dtype(np.float16), np.dtype(np.uint16))
+    arrays = (
+        np.frombuffer(ctypes.string_at(at, count * t.itemsize), t)
+        for at, t in zip((got, trusted, away, yard), types, strict=True)
+    )
+    assert ctypes.string_at(into, 32) == bytes(32), "nothing was found before"
+    ctypes.memmove(into, struct.pack("<dddQ", *weight_of(*arrays)), 32)
 
 
 class PlayedShelf(Shelf):
@@ -176,7 +194,7 @@ def values(seed: int) -> Any:
 
 
 def wrong(shelf: Shelf, rows: Any) -> int:
-    return sum(shelf.differing(rows))
+    return sum(shelf.look(rows))
 
 
 def poke(region: module.Region, at: int) -> None:
@@ -261,20 +279,38 @@ def test_what_lies_there_in_another_layout_is_compared_as_a_whole(shelf: PlayedS
 
 
 def test_a_result_is_taken_where_nobody_changes_it_and_known_by_its_bits(shelf: PlayedShelf):
-    region, first, again = region_of(shelf), np.empty(22, np.float32), np.empty(22, np.float32)
-    value = values(3)
+    region, value = region_of(shelf), values(3)
     region.load(arena_of(value))
-    assert not region.same(BODY, value), "nothing is known of it"
-    region.take(BODY, first)
-    assert first.tobytes() == value.tobytes()
-    assert region.same(BODY, first)
-    region.take(BODY, again)
-    region.alike(again, value)
-    assert region.same(BODY, value)
-    assert not region.same(BODY, again), "the other one stands for it"
+    assert region.as_known(BODY, value) is None, "nothing is known of it"
+    first = region.take(BODY)
+    here = np.empty(88, np.uint8)
+    first.fetch(here)
+    assert here.tobytes() == value.tobytes()
+    assert wrong(shelf, [region.as_known(BODY, first)]) == 0
+    again = region.take(BODY)
+    shelf.alike(again, value)
+    assert wrong(shelf, [region.as_known(BODY, value)]) == 0
+    assert region.as_known(BODY, again) is None, "the other one stands for it"
     poke(region, 343)
-    assert not region.same(BODY, first)
-    assert first.tobytes() == value.tobytes()
+    assert wrong(shelf, [region.as_known(BODY, first)]) == 1
+    few = np.empty(4, np.uint8)
+    first.fetch(few, 84)
+    assert few.tobytes() == value.tobytes()[84:]
+
+
+def test_a_result_is_weighed_by_what_was_sent_and_asked_for_once(shelf: PlayedShelf, device: Played):
+    region, value = region_of(shelf), values(3)
+    right, yard = value.astype(np.float64), np.full(22, 0x3F80, np.uint16)
+    shelf.expect(right, value, np.full(22, 0.5, np.float16), yard)
+    region.load(arena_of(value + np.float32(0.25)))
+    taken = region.take(BODY)
+    assert shelf.look([region.around(BODY, 0xEE)[0]], [(taken, right)]) == [0]
+    worst, error, due, differing = taken.weight(right) or (0, 0, 0, 0)
+    assert (round(worst, 2), round(error, 1), due, differing) == (0.25, 1.4, 22, 22)
+    assert device.weighed == 1
+    assert taken.weight(right.copy()) is None, "of which nobody has said anything"
+    del right
+    assert len(shelf.measures) == 0
 
 
 def test_arrays_that_are_gone_leave_their_memory_to_others(shelf: PlayedShelf, device: Played):

@@ -32,12 +32,14 @@ from validator.differential.arena import (
     view_of,
 )
 from validator.differential.book import Book, number_of_poison
-from validator.differential.numbers import Array, same_bytes
-from validator.differential.spill import room as room_for
+from validator.differential.expected import Expected
+from validator.differential.lying import brought
+from validator.differential.numbers import Array
+from validator.differential.regions import Found, Look, looked, result
 from validator.differential.spill import taken
 from validator.run.channel import EDGE, GIVEN, Call
 from validator.run.channel import Array as Descriptor
-from validator.run.elsewhere import Region, Stretch
+from validator.run.elsewhere import Region
 from validator.run.sandbox import Worker
 
 __all__ = ["Placed", "place"]
@@ -67,15 +69,13 @@ class Placed:
     """Arena → where it lies on a device: what is here then is what was brought back last."""
     back: Region | None = None
     """Where results that are returned go on a device."""
+    look: Look | None = None
+    """What was seen of it there; None: not yet."""
 
     @property
     def size(self) -> int:
         """Bytes."""
         return sum(map(len, self.arenas))
-
-    def _array(self, arena: int) -> Descriptor:
-        """What lies in an arena."""
-        return next(array for at, array in self.views.values() if at == arena)
 
     def call(self, *, keep: bool = False, more: Iterable[int] = ()) -> Call:
         """The call. `more`: numbers after the arguments."""
@@ -109,20 +109,28 @@ class Placed:
             region.fetch(self.arenas[arena])
         return view_of(self.arenas[arena], array)
 
-    def taken(self, name: str, known: Array | None, *, copied: bool = True) -> Array:
+    def looked(self, written: Collection[str], known: Mapping[str, Array], expected: Mapping[str, Expected]) -> Placed:
+        """The same after its call: what lies on a device was looked at."""
+        return replace(self, look=looked(self, written, known, expected))
+
+    def taken(self, name: str, known: Found | None, *, copied: bool = True) -> Found:
         """An argument's elements as they are now, where nobody else can change them, unless they lie here and are not
-        `copied`: those of a known array, if they are."""
+        `copied`: those of a known result, if they are."""
+        if self.look is not None and name in self.look.results:
+            return self.look.results[name]
         arena, array = self.views[name]
         region = self.regions.get(arena)
         if region is None or not is_contiguous(array):
-            return taken(self.view(name), known, copied=copied)
-        return _taken(region, body_of(array), view_of(self.arenas[arena], array), known)
+            return taken(self.view(name), brought(known), copied=copied)
+        return result(self, region, body_of(array), view_of(self.arenas[arena], array), known, name)
 
-    def returned(self, value: Array, start: int, known: Array | None, *, copied: bool, elsewhere: bool) -> Array:
+    def returned(
+        self, name: str, value: Array, start: int, known: Found | None, *, copied: bool, elsewhere: bool
+    ) -> Found:
         """Likewise for what was returned, from this byte of the room on; `elsewhere`: of the room on the device."""
         if self.back is None or not elsewhere or not value.size:
-            return taken(value, known, copied=copied)
-        return _taken(self.back, (start, value.nbytes), value, known)
+            return taken(value, brought(known), copied=copied)
+        return result(self, self.back, (start, value.nbytes), value, known, name)
 
     def guard(self) -> None:
         """Put this call's pattern around what lies there for several calls; none of them may be running."""
@@ -165,7 +173,7 @@ class Placed:
         `inputs`: what was placed; `written`: arguments whose elements may change.
         """
         allowed = set(written)
-        found = self._disturbed_elsewhere(allowed)
+        found = dict((self.look or looked(self, allowed, {}, {})).changed)
         for index, arena in enumerate(self.arenas):
             names = [n for n, (at, _) in self.views.items() if at == index]
             if index in found or self.slots[index] & GIVEN:
@@ -176,25 +184,6 @@ class Placed:
             found[index] = changed(arena, array, source, self.pattern)
         first = {at: name for name, (at, _) in reversed(self.views.items())}
         return [(first[index], count) for index, count in sorted(found.items()) if count]
-
-    def _disturbed_elsewhere(self, written: set[str]) -> dict[int, int]:
-        """Arena → bytes that changed, of those that are looked at where they lie."""
-        there: dict[int, Sequence[Stretch]] = {}
-        for index, region in self.regions.items():
-            if self.slots[index] & GIVEN:
-                there[index] = region.held(body_of(self._array(index)), self.pattern)
-            elif is_contiguous(self._array(index)) and any(
-                self.views[name][0] == index for name in written & self.views.keys()
-            ):
-                there[index] = region.around(body_of(self._array(index)), self.pattern)
-        if not there or self.worker.elsewhere is None:
-            return {}
-        counts = iter(self.worker.elsewhere.differing([row for rows in there.values() for row in rows]))
-        found = {index: sum(next(counts) for _ in rows) for index, rows in there.items()}
-        for index, count in found.items():
-            if not count:
-                self.regions[index].confirm()
-        return found
 
 
 def place(
@@ -261,18 +250,6 @@ def place(
         laid.regions,
         back,
     )
-
-
-def _taken(region: Region, body: tuple[int, int], like: Array, known: Array | None) -> Array:
-    """An array of a shape and type out of a region, where nobody else can change it."""
-    if known is not None and (known.shape, known.dtype) == (like.shape, like.dtype) and region.same(body, known):
-        return known
-    mine = room_for(like.shape, like.dtype)
-    region.take(body, mine)
-    if known is None or not same_bytes(mine, known):
-        return mine
-    region.alike(mine, known)
-    return known
 
 
 @dataclass

@@ -22,10 +22,20 @@ from validator.differential.numbers import (
     same_bytes,
 )
 from validator.differential.spread import F64
-from validator.differential.weighing import Weigher
+from validator.differential.weighing import Weigher, Weight
 from validator.manifest.contract import Tolerance
 
-__all__ = ["plainly_right", "plainly_wrong"]
+__all__ = ["plainly_right", "plainly_wrong", "weighs_little"]
+
+
+def weighs_little(tolerance: Tolerance, weight: Weight) -> bool:
+    """Whether a whole result of such a weight is plainly right."""
+    worst, error, due = weight
+    limit = narrowest(tolerance)
+    # Each element within the limit of a single one: then so is every slice. The sums are of as many roundings as they
+    # have terms.
+    within = worst <= ALONE * min(tolerance.rms_ratio, tolerance.max_ratio)
+    return worst <= limit or (within and math.isfinite(due) and error <= limit**2 * due * (1 - 1e-9))
 
 
 def plainly_right(tolerance: Tolerance, want: Expected, got: Array) -> bool:

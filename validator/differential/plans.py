@@ -19,6 +19,7 @@ from validator.differential.device import Device
 from validator.differential.expected import Expected
 from validator.differential.faults import Fault, FaultKind
 from validator.differential.judge import judge
+from validator.differential.lying import one_and_the_same
 from validator.differential.numbers import Array, Source, bits_of, derived, in_chunks, is_float, largest
 from validator.differential.padding import unused_parts
 from validator.differential.runner import FIRST, SECOND, Outputs, Played, Runner, Series, Turn
@@ -76,7 +77,7 @@ def differing(
         if (
             name in a
             and name in b
-            and a[name] is not b[name]
+            and not one_and_the_same(a, b, name)
             and a[name].shape == b[name].shape == want.unspecified.shape
         ):
             count = 0

@@ -28,7 +28,7 @@ from validator.run.sandbox import Outcome, Reply, Worker
 
 __all__ = ["Outputs", "Reference"]
 
-Outputs = dict[str, Array]
+Outputs = Mapping[str, Array]
 
 _AT_ONCE = 1 << 20
 """Bytes of arguments that are worth one exchange for several calls; beyond, each call is let go of before the next."""

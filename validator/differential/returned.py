@@ -12,6 +12,7 @@ from validator.differential.arena import dtype_at
 from validator.differential.buffers import Placed
 from validator.differential.cases import Case, fill_of, judged_arguments
 from validator.differential.faults import Fault, FaultKind
+from validator.differential.lying import Lying, as_it_is
 from validator.differential.numbers import Array
 from validator.manifest.contract import KernelContract
 from validator.run.channel import Array as Descriptor
@@ -27,7 +28,7 @@ _NO_ARRAY = 4
 class Returned:
     """Outputs, which nobody else can change any more unless they were not copied."""
 
-    outputs: dict[str, Array]
+    outputs: Lying
     faults: tuple[Fault, ...] = ()
     known: bool = False
     """All of them are, byte for byte, results that were looked at before."""
@@ -45,7 +46,7 @@ def returned(
     """Copied out of what came back, except where it is one of the `known` results: then that stands for it."""
     faults, values = [], list(zip(result.returns, result.data, strict=True))
     filled = [n for n in judged_arguments(contract) if n not in contract.returns]
-    found = {name: placed.taken(name, known.get(name), copied=copied) for name in filled}
+    found = {name: placed.taken(name, as_it_is(known, name), copied=copied) for name in filled}
     if not contract.returns and all(array.arena for array, _ in values):
         values = []  # `return out` beside filling it is no second result
     if len(values) != len(contract.returns):
@@ -59,9 +60,10 @@ def returned(
                 faults.append(Fault(FaultKind.METADATA, name, f"{name} {wrong}"))
             else:
                 far = result.elsewhere
-                found[name] = placed.returned(value, start, known.get(name), copied=copied, elsewhere=far)
-    all_known = not faults and bool(found) and all(found[name] is known.get(name) for name in found)
-    return Returned(found, tuple(faults), all_known)
+                before = as_it_is(known, name)
+                found[name] = placed.returned(name, value, start, before, copied=copied, elsewhere=far)
+    all_known = not faults and bool(found) and all(found[name] is as_it_is(known, name) for name in found)
+    return Returned(Lying(found), tuple(faults), all_known)
 
 
 def _value(

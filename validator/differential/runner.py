@@ -23,6 +23,7 @@ from validator.differential.expected import Expected, as_trusted
 from validator.differential.faults import Fault, FaultKind
 from validator.differential.judge import accepts, judge
 from validator.differential.numbers import Array, beside
+from validator.differential.packed import packed
 from validator.differential.poison import Surroundings, surroundings_of
 from validator.differential.reference import Outputs, Reference
 from validator.differential.returned import Returned, returned
@@ -143,7 +144,18 @@ class Runner:
 
     def expect(self, case: Case, inputs: Inputs) -> dict[str, Expected]:
         """What is right for these inputs. Raises `ReferenceFailed`."""
-        return self.reference.expect(case, inputs)
+        expected = self.reference.expect(case, inputs)
+        self.announce(expected)
+        return expected
+
+    def announce(self, expected: Mapping[str, Expected]) -> None:
+        """Large results that will lie on a device can be judged there."""
+        elsewhere = self.candidate.elsewhere
+        for want in expected.values():
+            if elsewhere is None or not elsewhere.usable or want.native.nbytes < elsewhere.least:
+                continue
+            if (few := packed(self.contract, want)) is not None:
+                elsewhere.expect(want.exact, few.trusted, few.away, few.yard)
 
     @property
     def locks(self) -> bool:
@@ -313,9 +325,11 @@ class Runner:
         if reply.result is None:
             return Played((_no_result(reply),), None, call.nonce, call.placed)
         right = known or (self._natives(expected) if as_trusted(self.contract.tolerance) else {})
+        call.placed = call.placed.looked(self._written, right, expected)
         look = partial(self.collected, call.case, call.placed, reply.result, right)
         back = look(copied=not call.turn.fleeting)
         faults = [*back.faults, *self._disturbed(call)]
+        call.placed = replace(call.placed, look=None)
         if not back.known and not any(f.kind is FaultKind.METADATA for f in faults):
             wrong = self.judged(call.inputs, expected, back.outputs)
             if wrong and call.turn.fleeting:  # what is told of it is told of what nobody changes meanwhile

@@ -1,4 +1,7 @@
-// Memory that the gate shares with a worker: laid and compared where it lies. Compiled to shelf.ptx (compute_90).
+// Memory that the gate shares with a worker: laid, compared and weighed where it lies. Compiled to shelf.ptx (compute_90).
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
 
 typedef unsigned int u32;
 typedef unsigned long long u64;
@@ -72,3 +75,89 @@ extern "C" __global__ void count(const __grid_constant__ Stretches of, u32 count
     if (mine) atomicAdd(wrong + r, mine);
   }
 }
+
+// What a result weighs: never less than on the host, which has what is exact in float64.
+struct Weight {
+  u64 worst;  // bits of the largest error in yardsticks, infinite where one is no number
+  double error, due;  // sums of squares of errors, at least, and of yardsticks, at most
+  u64 differing;  // elements with other bits than the trusted result
+};
+
+struct Tally {
+  double worst = 0, error = 0, due = 0;
+  u64 differing = 0;
+
+  // `away`: how far the exact result is from the trusted one, in yardsticks, to eleven bits.
+  __device__ __forceinline__ void add(double got, double trusted, bool same, double away, double yard) {
+    const double off = got - trusted;
+    const double own = off == 0 ? 0 : float(off) / float(yard);
+    double ratio = fabs(own - away) + fabs(away) * 0x1p-10 + fabs(own) * 0x1p-20 + 0x1p-20;
+    ratio = ratio < 1e30 ? ratio : INFINITY;
+    const double far = ratio * yard;
+    worst = fmax(worst, ratio);
+    error += far * far;
+    due += yard * yard;
+    differing += !same;
+  }
+};
+
+static __device__ __forceinline__ double wide(__nv_bfloat16 x) { return __bfloat162float(x); }
+static __device__ __forceinline__ double wide(__half x) { return __half2float(x); }
+static __device__ __forceinline__ double wide(float x) { return x; }
+static __device__ __forceinline__ bool same(__nv_bfloat16 a, __nv_bfloat16 b) { return __bfloat16_as_ushort(a) == __bfloat16_as_ushort(b); }
+static __device__ __forceinline__ bool same(__half a, __half b) { return __half_as_ushort(a) == __half_as_ushort(b); }
+static __device__ __forceinline__ bool same(float a, float b) { return __float_as_uint(a) == __float_as_uint(b); }
+
+template <typename T>
+struct alignas(16) Eight {
+  T each[8];
+};
+
+// All begin at multiples of 16 bytes.
+template <typename T>
+static __device__ __forceinline__ void weigh_all(const T* got, const T* trusted, const __half* away,
+                                                        const __nv_bfloat16* yard, u64 count, Weight* out) {
+  const u64 me = blockIdx.x * u64(blockDim.x) + threadIdx.x, all = gridDim.x * u64(blockDim.x);
+  Tally mine;
+  for (u64 i = me; i < count / 8; i += all) {
+    const auto g = reinterpret_cast<const Eight<T>*>(got)[i], t = reinterpret_cast<const Eight<T>*>(trusted)[i];
+    const auto a = reinterpret_cast<const Eight<__half>*>(away)[i];
+    const auto y = reinterpret_cast<const Eight<__nv_bfloat16>*>(yard)[i];
+#pragma unroll
+    for (int k = 0; k < 8; ++k)
+      mine.add(wide(g.each[k]), wide(t.each[k]), same(g.each[k], t.each[k]), wide(a.each[k]), wide(y.each[k]));
+  }
+  if (me < count % 8) {
+    const u64 i = count - 1 - me;
+    mine.add(wide(got[i]), wide(trusted[i]), same(got[i], trusted[i]), wide(away[i]), wide(yard[i]));
+  }
+  for (int step = 16; step; step /= 2) {
+    mine.worst = fmax(mine.worst, __shfl_xor_sync(~0u, mine.worst, step));
+    mine.error += __shfl_xor_sync(~0u, mine.error, step);
+    mine.due += __shfl_xor_sync(~0u, mine.due, step);
+    mine.differing += __shfl_xor_sync(~0u, mine.differing, step);
+  }
+  __shared__ Tally warps[32];
+  if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = mine;
+  __syncthreads();
+  if (threadIdx.x) return;
+  for (u32 w = 1; w < blockDim.x / 32; ++w) {
+    mine.worst = fmax(mine.worst, warps[w].worst);
+    mine.error += warps[w].error, mine.due += warps[w].due, mine.differing += warps[w].differing;
+  }
+  atomicMax(&out->worst, u64(__double_as_longlong(mine.worst)));  // none is below zero: their bits are in order
+  atomicAdd(&out->error, mine.error);
+  atomicAdd(&out->due, mine.due);
+  if (mine.differing) atomicAdd(&out->differing, mine.differing);
+}
+
+#define WEIGH(name, T)                                                                                                      \
+  extern "C" __global__ void name(const T* got, const T* trusted, const __half* away, const __nv_bfloat16* yard, u64 count, \
+                                  Weight* out) {                                                                            \
+    weigh_all(got, trusted, away, yard, count, out);                                                                        \
+  }
+
+// Whole warps, up to 32 a block; `out` is zero before.
+WEIGH(weigh_bfloat16, __nv_bfloat16)
+WEIGH(weigh_float16, __half)
+WEIGH(weigh_float32, float)

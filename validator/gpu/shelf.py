@@ -6,25 +6,25 @@ bit on the device (`shelf.cu`); what differs, and what nobody has looked at befo
 
 from __future__ import annotations
 
-import struct
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
 from functools import cached_property, partial
-from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from validator.gpu.driver import Device, DeviceError, Function, Launch, NotHere, Parameters, open_device
-from validator.gpu.twins import QUAD, Memory, Twin, Twins, up
+from validator.gpu.driver import Device, DeviceError, NotHere, open_device
+from validator.gpu.looking import Looking, Stretch
+from validator.gpu.measures import Measures
+from validator.gpu.memory import Memory
+from validator.gpu.sending import Sender, up
+from validator.gpu.twins import QUAD, Twin, Twins
 
-__all__ = ["Region", "Shelf", "Stretch"]
+__all__ = ["Region", "Shelf", "Stretch", "Taken"]
 
-_PTX = Path(__file__).with_name("shelf.ptx")
-_EVERYWHERE = Launch((1056, 1, 1), (256, 1, 1))
-_AT_A_TIME = 16
-"""Stretches of one launch, as in `shelf.cu`."""
+Weight: TypeAlias = tuple[float, float, float, int]
+"""See `validator.run.elsewhere.Weight`."""
 _ALIGNED = 256
 """Bytes: what every allocator gives."""
 _SHARE = 4
@@ -33,21 +33,28 @@ _LATELY = 64
 """Calls."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stretch:
-    """Bytes on the device and what should stand there: those at `other`, or a pattern of 16 bytes by address."""
+class Taken:
+    """See `validator.run.elsewhere.Taken`."""
 
-    at: int
-    size: int
-    other: int = 0
-    pattern: bytes = bytes(QUAD)
+    def __init__(self, shelf: Shelf) -> None:
+        self._shelf = shelf
+        self.weighed: tuple[Any, Weight | None] = (None, None)
+        """(by what, its weight)."""
+
+    def fetch(self, into: Any, start: int = 0) -> None:
+        self._shelf.enter()
+        self._shelf.device.fetch(self.twin.address + start, into)
+
+    def weight(self, right: Any) -> Weight | None:
+        if self.weighed[0] is not right:
+            self._shelf.look((), [(self, right)])
+        return self.weighed[1]
 
     @property
-    def packed(self) -> bytes:
-        return struct.pack("<QQQ8x", self.at, self.other, self.size) + self.pattern
-
-
-_STRETCH = len(Stretch(0, 0).packed)
+    def twin(self) -> Twin:
+        twin = self._shelf.twins.has(self)
+        assert twin is not None, "it lives as long as this does"
+        return twin
 
 
 class Region:
@@ -77,7 +84,7 @@ class Region:
         self._other_contents()
         (offset, size), throughout = body, element * (QUAD // len(element))
         elements = Stretch(self.address + offset, size, pattern=throughout)
-        self._shelf.lay([elements, *self.around(body, pattern)])
+        self._shelf.looking.lay([elements, *self.around(body, pattern)])
 
     def hold(self, value: Any, body: tuple[int, int], source: memoryview, pattern: int) -> None:
         self._shelf.enter()
@@ -85,7 +92,7 @@ class Region:
         rows = [] if held else [self._body(body, self._shelf.twins.twin(value, body, source))]
         if not held or self._pattern != pattern:
             rows += self.around(body, pattern)
-        self._shelf.lay(rows)
+        self._shelf.looking.lay(rows)
         self._other_contents()
         self._value, self._pattern = weakref.ref(value), pattern
 
@@ -120,16 +127,15 @@ class Region:
     def confirm(self) -> None:
         self._intact = self._value is not None
 
-    def same(self, body: tuple[int, int], known: Any) -> bool:
+    def as_known(self, body: tuple[int, int], known: Any) -> Stretch | None:
         twin = self._shelf.twins.known(known, body)
-        return twin is not None and self._shelf.differing([self._body(body, twin)]) == [0]
+        return None if twin is None else self._body(body, twin)
 
-    def take(self, body: tuple[int, int], into: Any) -> None:
+    def take(self, body: tuple[int, int]) -> Taken:
         self._shelf.enter()
-        self._shelf.twins.take(self.address + body[0], body, into)
-
-    def alike(self, taken: Any, known: Any) -> None:
-        self._shelf.twins.alike(taken, known)
+        taken = Taken(self._shelf)
+        self._shelf.twins.take(self.address + body[0], body, taken)
+        return taken
 
     def close(self) -> None:
         """Its memory is gone, as soon as no worker maps it either."""
@@ -176,16 +182,30 @@ class Shelf:
     @cached_property
     def twins(self) -> Twins:
         """What arrays of the host hold."""
-        return Twins(self.memory)
+        return Twins(self.memory, self.sender)
+
+    @cached_property
+    def measures(self) -> Measures:
+        return Measures(self.memory, self.sender)
+
+    @cached_property
+    def looking(self) -> Looking:
+        return Looking(self.memory, self.measures)
+
+    @cached_property
+    def sender(self) -> Sender:
+        return Sender(self.device)
 
     def arrived(self) -> None:
-        if "twins" in self.__dict__:
+        if "memory" in self.__dict__:
             self.twins.arrived()
+            self.measures.arrived()
 
     def enter(self) -> None:
         """This thread may ask the device; what belonged to arrays that are no more serves others."""
         self.device.enter()
         self.twins.collect()
+        self.measures.collect()
 
     def probe(self) -> Region | None:
         if isinstance(self._device, NotHere):
@@ -236,21 +256,25 @@ class Shelf:
         told, self._untold = self._untold, []
         return list(self._regions.values()) if everything else told
 
-    def lay(self, rows: Sequence[Stretch]) -> None:
-        """Puts there what should stand there; queued."""
+    def look(self, stretches: Sequence[Stretch], weighed: Sequence[tuple[Any, Any]] = ()) -> list[int]:
         self.enter()
-        for start in range(0, len(rows), _AT_A_TIME):
-            self.device.launch(self._lay, _EVERYWHERE, _parameters(rows[start : start + _AT_A_TIME]))
+        measures = {taken: self.measures.of(right, taken.twin) for taken, right in weighed}
+        known = {taken: measure for taken, measure in measures.items() if measure is not None}
+        counts, weights = self.looking.look(stretches, [(taken.twin, measure) for taken, measure in known.items()])
+        found = dict(zip(known, weights, strict=True))
+        for taken, right in weighed:
+            taken.weighed = right, found.get(taken)
+        return counts
 
-    def differing(self, stretches: Sequence[Stretch]) -> list[int]:
+    def expect(self, right: Any, trusted: Any, away: Any, yard: Any) -> None:
+        if not self.usable or isinstance(self._device, NotHere) or "memory" not in self.__dict__:
+            return
         self.enter()
-        found: list[int] = []
-        for start in range(0, len(stretches), _AT_A_TIME):
-            rows = stretches[start : start + _AT_A_TIME]
-            self.device.clear(self._wrong, 8 * len(rows))
-            self.device.launch(self._count, _EVERYWHERE, _parameters(rows, self._wrong))
-            found += struct.unpack(f"<{len(rows)}Q", self.device.download(self._wrong, 8 * len(rows)))
-        return found
+        with suppress(DeviceError):  # without room there, it is brought here and judged here
+            self.measures.coming(right, trusted, away, yard)
+
+    def alike(self, taken: Any, known: Any) -> None:
+        self.twins.pass_on(taken, known)
 
     def settle(self) -> None:
         self.enter()
@@ -263,7 +287,9 @@ class Shelf:
         for region in self._regions.values():
             region.close()
         self._regions, self.usable = {}, False
+        self.sender.close()
         self.twins.close()
+        self.measures.close()
         self.memory.clear()
 
     def shared(self, size: int) -> tuple[int, Any]:
@@ -308,28 +334,3 @@ class Shelf:
     def _room(self) -> int:
         """Bytes for regions."""
         return int(self.device.call("cuDeviceTotalMem", self.device.ordinal)) // _SHARE
-
-    @cached_property
-    def _lay(self) -> Function:
-        return self._functions[0]
-
-    @cached_property
-    def _count(self) -> Function:
-        return self._functions[1]
-
-    @cached_property
-    def _functions(self) -> tuple[Function, ...]:
-        return self.device.functions(_PTX.read_bytes(), "lay", "count")
-
-    @cached_property
-    def _wrong(self) -> int:
-        return self.memory.get(8 * _AT_A_TIME)
-
-
-def _parameters(rows: Sequence[Stretch], wrong: int | None = None) -> Parameters:
-    """The block of `lay` and `count`."""
-    end = _AT_A_TIME * _STRETCH
-    block = b"".join(row.packed for row in rows).ljust(end, b"\0") + struct.pack("<Ixxxx", len(rows))
-    if wrong is None:
-        return Parameters(block, (0, end))
-    return Parameters(block + struct.pack("<Q", wrong), (0, end, end + 8))

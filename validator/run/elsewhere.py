@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol, TypeAlias
 
-__all__ = ["Elsewhere", "Region", "Stretch"]
+__all__ = ["Elsewhere", "Region", "Stretch", "Taken", "Weight"]
 
 Stretch: TypeAlias = Any
 """Bytes of a region, and what should stand there."""
+Weight: TypeAlias = tuple[float, float, float, int]
+"""(largest error in yardsticks, sum of squares of errors, neither less than it is; of yardsticks, no more than it is;
+elements of other bits than the trusted result)."""
 
 
 class Region(Protocol):
@@ -58,17 +61,25 @@ class Region(Protocol):
     def confirm(self) -> None:
         """It still held just that after a call."""
 
-    def same(self, body: tuple[int, int], known: Any) -> bool:
-        """Whether these are the bytes of an array that was taken from here, or that somebody said is the same."""
+    def as_known(self, body: tuple[int, int], known: Any) -> Stretch | None:
+        """Those bytes, which should be the ones of what was taken, or of an array that is the same; None: nothing is
+        known of that."""
 
-    def take(self, body: tuple[int, int], into: Any) -> None:
-        """Fill an array with what stands there; `same` knows it from now on."""
-
-    def alike(self, taken: Any, known: Any) -> None:
-        """An array that was taken has the bytes of another one, which `same` knows from now on in its place."""
+    def take(self, body: tuple[int, int]) -> Taken:
+        """What stands there, as it is now; queued."""
 
     def close(self) -> None:
         """Its memory is gone."""
+
+
+class Taken(Protocol):
+    """Bytes of a region as they were, where nobody else can change them."""
+
+    def fetch(self, into: Any, start: int = 0) -> None:
+        """Fill an array of bytes with those from one on."""
+
+    def weight(self, right: Any) -> Weight | None:
+        """How far a result is from what was `expect`ed, which `right` stands for; None: nothing is known of that."""
 
 
 class Elsewhere(Protocol):
@@ -91,8 +102,16 @@ class Elsewhere(Protocol):
     def news(self, *, everything: bool) -> Sequence[Region]:
         """Regions that the worker has not been told of, or that are gone; `everything`: it is a new one."""
 
-    def differing(self, stretches: Sequence[Stretch]) -> list[int]:
-        """Bytes of each that are not what should stand there."""
+    def look(self, stretches: Sequence[Stretch], weighed: Sequence[tuple[Taken, Any]] = ()) -> list[int]:
+        """Bytes of each that are not what should stand there. `weighed`: what will be asked for its `weight`."""
+
+    def expect(self, right: Any, trusted: Any, away: Any, yard: Any) -> None:
+        """Results will be weighed: by a trusted one, by how far from it the exact one is, in yardsticks (float16), and
+        by the yardsticks (bits of bfloat16). All lie in rows, and are sent meanwhile. `right`: what stands for them, as
+        long as it lives."""
+
+    def alike(self, taken: Taken, known: Any) -> None:
+        """What was taken is the bytes of an array, by which they are known from now on."""
 
     def arrived(self) -> None:
         """Wait until all that is sent meanwhile is there."""

@@ -26,7 +26,7 @@ import ml_dtypes
 import numpy as np
 import torch
 
-from .torch_copies import Contents, Copy, There, bytes_at
+from .torch_copies import Contents, Copy, There, bytes_at, in_words
 
 __all__ = ["NotRunHere", "load"]
 
@@ -49,8 +49,8 @@ _COMPILERS = ("triton", "cutlass")
 _CUDA: Any = torch.cuda
 """Parts of it have no types."""
 _HOST_COMPILERS = ("gcc", "clang", "cc")
-_LATE_CYCLES = 1 << 21
-"""About a millisecond: how late values come on another stream."""
+_LATE_CYCLES = 1 << 20
+"""About half a millisecond: how late values come on another stream."""
 _NONE: Mapping[int, int] = {}
 _KEPT = 64
 """Device copies and returned tensors that are kept, as many as the worker keeps calls."""
@@ -196,18 +196,15 @@ class _OnDevice:
         return self._call(given)
 
     def _called_late(self, given: list[Any], before: Mapping[Place, Any]) -> Any:
-        """On another stream, behind a copy of the values that takes its time to begin."""
-        kept = [
-            (device, values if values is not None and values.is_cuda else device.clone())
-            for device, values in ((self._copies[place].device, values) for place, values in before.items())
-        ]
-        for device, _ in kept:
-            device.fill_(0xFF)
+        """On another stream, on which the values come late: until then every bit of them is another."""
+        arenas = [part for place in before for part in in_words(self._copies[place].device)]
+        for arena in arenas:
+            arena.bitwise_not_()
         torch.cuda.synchronize()
         with torch.cuda.stream(self._other):
             _CUDA._sleep(_LATE_CYCLES)
-            for device, values in kept:
-                device.copy_(values)
+            for arena in arenas:
+                arena.bitwise_not_()
             value = self._call(given)
         torch.cuda.synchronize()
         return value

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["Contents", "Copy", "There", "bytes_at"]
+__all__ = ["Contents", "Copy", "There", "bytes_at", "in_words"]
 
 _LARGE = 1 << 20
 """Bytes from which an arena is compared where it lies; smaller ones are sooner brought than compared there."""
@@ -102,6 +102,12 @@ def bytes_at(address: int, size: int) -> Any:
     return torch.as_tensor(type("Memory", (), {"__cuda_array_interface__": what})(), device="cuda")
 
 
+def in_words(arena: Any) -> list[Any]:
+    """The same bytes, most of them eight at a time."""
+    words = len(arena) // 8 * 8
+    return [arena[:words].view(torch.int64), arena[words:]]
+
+
 class _Pinned:
     """Memory that a device reads and writes by itself, at several times the speed, for as long as this lives.
 
@@ -136,6 +142,4 @@ def _driver() -> Any:
 
 def _same_bytes(now: Any, before: Any) -> bool:
     """Whether both, on one device, hold the same bytes."""
-    words = len(now) // 8 * 8
-    same = torch.equal(now[:words].view(torch.int64), before[:words].view(torch.int64))
-    return bool(same and torch.equal(now[words:], before[words:]))
+    return all(torch.equal(*parts) for parts in zip(in_words(now), in_words(before), strict=True))

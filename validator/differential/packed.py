@@ -1,0 +1,62 @@
+"""What is right for a large result in four bytes an element and the trusted result, sent to where the candidate's lies.
+
+It is weighed there as `weighing` does it here, with less exact numbers and never less severely: yardsticks are rounded
+down, and what is lost of how far the exact result is from the trusted one counts as an error. So what is right there is
+right here; anything else is brought here and judged here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from validator.differential.expected import Expected
+from validator.differential.numbers import CHUNK, Array, each_part, flattened, is_float
+from validator.manifest.contract import KernelContract
+
+__all__ = ["Packed", "is_packable", "packed"]
+
+_DOWN = 1 - 2.0**-22
+"""What float64 loses on the way to float32 goes down too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """Of one output, in rows."""
+
+    trusted: Array
+    away: NDArray[np.float16]
+    """How far the exact result is from the trusted one, in yardsticks."""
+    yard: NDArray[np.uint16]
+    """The yardsticks, no larger than they are: the bits of bfloat16."""
+
+
+def is_packable(contract: KernelContract, want: Expected) -> bool:
+    """Whether numbers in yardsticks say what is right, and of every element."""
+    judged_so = contract.tolerance.policy == "relative-to-baseline" and contract.rounding != "as-baseline"
+    floats = is_float(want.native.dtype) and want.native.dtype.itemsize in (2, 4)
+    return judged_so and floats and want.least is None and not want.beyond
+
+
+def packed(contract: KernelContract, want: Expected) -> Packed | None:
+    """None: only looking at it here tells whether a result is right."""
+    free = flattened(want.unspecified)
+    if not is_packable(contract, want) or not free.size or bool((free if any(free.strides) else free[:1]).any()):
+        return None
+    trusted = np.ascontiguousarray(want.native)
+    away, yard = np.empty(trusted.size, np.float16), np.empty(trusted.size, np.uint16)
+    arrays = [flattened(array) for array in (trusted, want.exact, want.yardstick)]
+
+    def pack(part: slice) -> None:
+        for at in range(part.start, part.stop, CHUNK):
+            stretch = slice(at, min(at + CHUNK, part.stop))
+            native, exact, due = (array[stretch] for array in arrays)
+            yard[stretch] = down = (due * _DOWN).astype(np.float32).view(np.uint32) >> 16
+            off = exact - native.astype(np.float64)
+            with np.errstate(all="ignore"):
+                away[stretch] = np.where(off == 0, 0, off / (down << 16).view(np.float32))
+
+    each_part(pack, trusted.size, 24)
+    return Packed(trusted, away, yard)
