@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from validator.differential.numbers import Array, bits_of, each_part, same_bytes
+from validator.differential.digests import is_known
+from validator.differential.numbers import Array, bits_of, each_part
 
 __all__ = ["kept", "room", "spilled", "taken"]
 
@@ -55,7 +56,7 @@ def kept(array: Array) -> Array:
 def taken(there: Array, known: Array | None, *, copied: bool = True) -> Array:
     """The same elements where nobody else can change them, unless they are not `copied`: those of a known array, if
     they are."""
-    if known is not None and same_bytes(there, known):
+    if known is not None and is_known(there, known):
         return known
     return kept(there) if copied else there
 
