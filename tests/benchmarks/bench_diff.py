@@ -45,10 +45,10 @@ import numpy as np
 from validator.differential import plans
 from validator.differential.cases import Case, Inputs, copied
 from validator.differential.changes import rearranged, single_changes
-from validator.differential.engine import run_case
 from validator.differential.expected import Expected
 from validator.differential.processes import Trees, runner_for
 from validator.differential.runner import Runner
+from validator.differential.running import run_case
 from validator.manifest.contract import KernelContract
 from validator.run.pool import Pool
 from validator.run.sandbox import Limits

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from validator.differential.cases import Case
-from validator.differential.engine import run_case
 from validator.differential.processes import Trees, runner_for
 from validator.differential.results import CaseResult
+from validator.differential.running import run_case
 from validator.manifest.contract import KernelContract
 
 STOCK = """

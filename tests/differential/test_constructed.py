@@ -12,10 +12,10 @@ import pytest
 
 from validator.differential.cases import Case, build, cases, copied
 from validator.differential.changes import rearranged, single_changes
-from validator.differential.engine import run_case
 from validator.differential.overflow import flushed, only_moves, overflown
 from validator.differential.processes import Trees, runner_for
 from validator.differential.results import CaseResult
+from validator.differential.running import run_case
 from validator.manifest.contract import KernelContract
 
 STOCK = """

@@ -14,10 +14,11 @@ from validator.differential import cells
 from validator.differential import device as devices
 from validator.differential.cases import Case
 from validator.differential.device import Device, NotRunHere, candidate_of, devices_asked, launch_of, offered
-from validator.differential.engine import planned_cases, run_case, run_kernel
+from validator.differential.engine import planned_cases, run_kernel
 from validator.differential.errors import DifferentialError
 from validator.differential.processes import Trees, runner_for
 from validator.differential.results import CaseResult
+from validator.differential.running import run_case
 from validator.differential.session import run_contracts
 from validator.differential.settle import together
 from validator.manifest.contract import KernelContract

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from validator.differential.cases import Case, build, cases
-from validator.differential.engine import run_case
 from validator.differential.processes import Trees, runner_for
+from validator.differential.running import run_case
 from validator.manifest.contract import KernelContract
 
 SOURCE = """

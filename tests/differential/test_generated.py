@@ -13,9 +13,9 @@ from pydantic import ValidationError
 
 from validator.differential.cases import Case, build, cases, variants_of
 from validator.differential.coverage import coverage, from_generator
-from validator.differential.engine import run_case
 from validator.differential.processes import Trees, runner_for
 from validator.differential.results import CaseResult
+from validator.differential.running import run_case
 from validator.manifest.contract import KernelContract
 from validator.run.sandbox import Limits
 

@@ -13,13 +13,14 @@ import numpy as np
 import pytest
 
 from validator.differential.cases import Case
-from validator.differential.engine import run_case, run_kernel
+from validator.differential.engine import run_kernel
 from validator.differential.expected import Expected
 from validator.differential.faults import FaultKind
 from validator.differential.graded import Graded, edges, is_graded
 from validator.differential.judge import judge
 from validator.differential.numbers import dtype_of
 from validator.differential.processes import Trees, runner_for
+from validator.differential.running import run_case
 from validator.differential.spread import Spread
 from validator.differential.ties import Tied
 from validator.manifest.contract import KernelContract

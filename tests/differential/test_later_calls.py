@@ -8,8 +8,8 @@ import pytest
 
 from validator.differential import runner as runner_module
 from validator.differential.cases import Case
-from validator.differential.engine import run_case
 from validator.differential.processes import Trees, runner_for
+from validator.differential.running import run_case
 from validator.manifest.contract import KernelContract
 
 SOURCE = """

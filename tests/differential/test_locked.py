@@ -12,12 +12,13 @@ import pytest
 from validator.differential import arena, book, changes
 from validator.differential import runner as runner_module
 from validator.differential.cases import Case
-from validator.differential.engine import planned_cases, run_case, run_kernel
+from validator.differential.engine import planned_cases, run_kernel
 from validator.differential.faults import FaultKind
 from validator.differential.found import Found
 from validator.differential.processes import Trees, runner_for
 from validator.differential.results import CaseResult
 from validator.differential.runner import Runner
+from validator.differential.running import run_case
 from validator.differential.session import Here, run_contracts
 from validator.manifest.contract import KernelContract
 from validator.scale.cell import Cell, Outcome

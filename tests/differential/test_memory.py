@@ -11,10 +11,10 @@ import pytest
 
 from validator.differential import numbers, spill
 from validator.differential.cases import Case, fill_of
-from validator.differential.engine import run_case
 from validator.differential.inputs import LIMITS, VARIANTS
 from validator.differential.numbers import Source, beside, each_part, poured, same_bytes
 from validator.differential.processes import Trees, runner_for
+from validator.differential.running import run_case
 from validator.manifest.contract import KernelContract
 from validator.run.sandbox import Limits
 

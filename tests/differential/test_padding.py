@@ -13,10 +13,10 @@ from pydantic import ValidationError
 
 from validator.differential.cases import Case, build, cases
 from validator.differential.combined import combined_cases
-from validator.differential.engine import run_case
 from validator.differential.padding import unused_parts
 from validator.differential.processes import Trees, runner_for
 from validator.differential.results import CaseResult
+from validator.differential.running import run_case
 from validator.manifest.contract import KernelContract
 from validator.run.sandbox import Limits
 

@@ -13,9 +13,10 @@ from pydantic import ValidationError
 from validator.differential.cases import Case, build, cases, variants_of
 from validator.differential.changes import single_changes
 from validator.differential.coverage import coverage
-from validator.differential.engine import run_case, run_kernel
+from validator.differential.engine import run_kernel
 from validator.differential.padding import unused_parts
 from validator.differential.processes import Trees, runner_for
+from validator.differential.running import run_case
 from validator.differential.shapes import Space
 from validator.manifest.contract import KernelContract
 from validator.run.sandbox import Limits

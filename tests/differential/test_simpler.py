@@ -11,10 +11,11 @@ import pytest
 
 from validator.differential.cases import Case, build, case_text, load_case, nameable
 from validator.differential.corpus import fits
-from validator.differential.engine import run_case, shrink
+from validator.differential.engine import shrink
 from validator.differential.errors import DifferentialError
 from validator.differential.pinned import allowed, simpler
 from validator.differential.processes import Trees, runner_for
+from validator.differential.running import run_case
 from validator.manifest.contract import KernelContract
 from validator.run.sandbox import Limits
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from validator.differential.cases import cases
-from validator.differential.engine import run_case
 from validator.differential.processes import Trees, runner_for
+from validator.differential.running import run_case
 from validator.differential.ties import Tied
 from validator.manifest.contract import KernelContract
 

@@ -13,10 +13,10 @@ from fixtures.gpu.differential import FOLDER, planned
 from fixtures.gpu.on_torch import RUNS
 from validator.differential.cases import Case
 from validator.differential.device import Device
-from validator.differential.engine import run_case
 from validator.differential.errors import DifferentialError
 from validator.differential.processes import Trees, runner_for
 from validator.differential.runner import Runner
+from validator.differential.running import run_case
 from validator.manifest.load import load_contract
 
 pytestmark = pytest.mark.gpu

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import weakref
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -50,11 +51,16 @@ class Book:
     """(offset, length) of a region."""
     _homes: dict[tuple[int, int], int] = field(default_factory=dict)
     """(address, bytes) of an array that was made in such a region → the region's slot."""
+    _left: deque[tuple[Worker, int]] = field(default_factory=deque)
+    """Slots of arrays that are no more: they may end in any thread, and while memory is being lent."""
     _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(_HOMES | GIVEN))
 
     def home(self, worker: Worker, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         """Memory for an argument where the worker can read it, for as long as somebody uses it: what is made there
         need not be laid out. Ordinary memory for small arrays, and where the worker's has no more room."""
+        while self._left:
+            owner, gone = self._left.popleft()
+            owner.drop(gone)
         size = math.prod(shape) * dtype.itemsize
         if size < _WORTH_A_HOME:
             return np.empty(shape, dtype)
@@ -65,11 +71,11 @@ class Book:
             return np.empty(shape, dtype)
         flat = np.frombuffer(memory[GUARD:-GUARD], dtype)
         self._homes[flat.ctypes.data, size] = slot
-        weakref.finalize(flat, self._left, worker, (flat.ctypes.data, size)).atexit = False  # views keep it alive
+        weakref.finalize(flat, self._leave, worker, (flat.ctypes.data, size)).atexit = False  # views keep it alive
         return flat.reshape(shape)
 
-    def _left(self, worker: Worker, where: tuple[int, int]) -> None:
-        worker.drop(self._homes.pop(where))
+    def _leave(self, worker: Worker, where: tuple[int, int]) -> None:
+        self._left.append((worker, self._homes.pop(where)))
 
     def home_of(self, value: Array, array: Descriptor) -> int | None:
         """The slot where this very array was made, if the callable gets it just as it lies there."""

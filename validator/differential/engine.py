@@ -6,31 +6,25 @@ import re
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 
-import numpy as np
-
 from validator.differential.adequacy import Visibility
-from validator.differential.cases import Case, CaseTooLarge, Inputs, cases
-from validator.differential.closeness import baseline_error, error_of
+from validator.differential.cases import Case, cases
 from validator.differential.combined import combined_cases
-from validator.differential.controls import Controlled, controls
-from validator.differential.data import NO_ANSWER, ReferenceFailed
+from validator.differential.data import NO_ANSWER
 from validator.differential.device import NotRunHere
 from validator.differential.errors import DifferentialError
 from validator.differential.expected import Expected
-from validator.differential.faults import Fault, FaultKind
-from validator.differential.inwords import in_words
+from validator.differential.faults import OF_VALUE, Fault, FaultKind
 from validator.differential.journal import Finished, Journal
-from validator.differential.plans import attributed, differing, follow
 from validator.differential.results import CaseResult, KernelResult
-from validator.differential.runner import FIRST, SECOND, Outputs, Played, Runner, Series
+from validator.differential.runner import Outputs, Runner
+from validator.differential.running import run_case
 from validator.differential.simpler import STEPS, Step
 from validator.manifest.contract import KernelContract
 from validator.run.sandbox import Outcome, Worker
 
-__all__ = ["Keep", "is_news", "planned_cases", "run_case", "run_cases", "run_kernel", "unkept", "without_decoys"]
+__all__ = ["Keep", "is_news", "planned_cases", "run_cases", "run_kernel", "unkept", "without_decoys"]
 
 _SHRUNK = 3
 """Failures that are shrunk; more of the same tell no more."""
@@ -277,124 +271,12 @@ def _hopeless(result: KernelResult) -> bool:
     return nothing or without + elsewhere >= _WITHOUT or late >= _DEADLINES
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
-    """A case's result and what was right."""
-
-    result: CaseResult
-    inputs: Inputs | None = None
-    expected: dict[str, Expected] | None = None
-
-
-@np.errstate(all="ignore")
-def run_case(runner: Runner, case: Case, other: Outputs | None = None) -> Done:
-    """Two calls with two poisons, the plan's calls, then the controls."""
-    inputs: Inputs = {}
-    runner.surround(case)
-    try:
-        inputs = runner.build(case)
-        runner.ready(case, inputs)
-        expected = runner.expect(case, inputs)
-        beside = partial(_beside, runner, inputs, expected, other)
-        faults, first, (controlled, distance, baseline) = _twice(runner, case, inputs, expected, beside)
-        if first is not None and not faults:
-            faults = follow(runner, case, inputs, expected, first)
-    except (CaseTooLarge, ReferenceFailed, NotRunHere) as error:
-        return Done(CaseResult(case, unusable=str(error)), inputs)
-    chosen = in_words(runner.contract, inputs) if faults else ""
-    result = CaseResult(case, tuple(faults), controlled, "", distance, baseline, chosen)
-    return Done(result, inputs, expected)
-
-
-_Beside = tuple[Controlled, float | None, float | None]
-"""What the controls say, how far the first result is off, and the trusted one: told of a case whatever its faults."""
-
-
-def _beside(
-    runner: Runner, inputs: Inputs, expected: dict[str, Expected], other: Outputs | None, first: Outputs | None
-) -> _Beside:
-    distance = None if first is None else error_of(expected, first)
-    return controls(runner, inputs, expected, other), distance, baseline_error(expected)
-
-
-def _twice(
-    runner: Runner,
-    case: Case,
-    inputs: Inputs,
-    expected: dict[str, Expected],
-    beside: Callable[[Outputs | None], _Beside],
-) -> tuple[list[Fault], Outputs | None, _Beside]:
-    """The same values in other buffers, with another poison and another guard pattern: the same result.
-
-    The reference was asked before: results are looked at as soon as they are there, before a thread can mend them. Only
-    the second one waits for what is told of the first.
-    """
-    with Series(runner, case, inputs, (FIRST, SECOND), then=FIRST) as series:
-        first: Played = series.next(expected)
-        if first.outputs is None:
-            return list(first.faults), None, beside(None)
-        series.begin()
-        told = beside(first.outputs)
-        second = series.next(expected, {} if first.faults else first.outputs)
-    faults = first.faults or second.faults
-    dirty = []
-    if second.outputs is not None and not any(f.kind is FaultKind.METADATA for f in faults):
-        # Where calls may differ by themselves, only what is wrong hangs on anything else than the order of its sums.
-        wrong = {f.output for f in faults}
-        for name, count in differing(runner.contract, expected, first.outputs, second.outputs, always=True):
-            if runner.contract.deterministic == "spread" and name not in wrong:
-                continue
-            text = (
-                f"{count} elements of {name} change with what stood in outputs, workspaces and around buffers before "
-                "the call: not written, or read from where nothing is promised"
-            )
-            dirty.append(Fault(FaultKind.DIRTY, name, text, {"elements": count}))
-        dirty = _by_contents(runner, case, inputs, expected, dirty, [first.outputs, second.outputs])
-    explained = {f.output for f in dirty if f.kind is FaultKind.DIRTY}
-    rest = tuple(f for f in faults if f.kind not in _OF_VALUE or f.output not in explained)
-    if any(f.kind in _OF_VALUE for f in rest) and runner.attributed < _ATTRIBUTED:
-        rest = tuple(attributed(runner, case, inputs, expected, rest, "after the calls of earlier cases"))
-        runner.attributed += any(f.kind in _OF_VALUE for f in rest)
-    return [*dirty, *rest], first.outputs, told
-
-
-_OF_VALUE = (FaultKind.VALUE, FaultKind.CLASS)
-_ATTRIBUTED = 8
-"""Failures of a kernel that a new process shows too, after which none is started to see whether earlier calls are to
-blame."""
-
-
-def _by_contents(
-    runner: Runner, case: Case, inputs: Inputs, expected: dict[str, Expected], dirty: list[Fault], both: list[Outputs]
-) -> list[Fault]:
-    """Whether it is the old contents that make the difference, or calls give other bytes anyway.
-
-    `both`: the outputs under the first and the second poison; each is asked for once more.
-    """
-    if not dirty:
-        return dirty
-    moving: set[str] = set()
-    for turn, before in zip((FIRST, SECOND), both, strict=True):
-        again = runner.play(case, inputs, expected, turn)
-        if again.outputs is not None:
-            moving |= {n for n, _ in differing(runner.contract, expected, before, again.outputs, always=True)}
-    spread = runner.contract.deterministic == "spread"
-    out = []
-    for fault in dirty:
-        if fault.output not in moving:
-            out.append(fault)
-        elif not spread:
-            text = f"called again with the same values, some elements of {fault.output} differ"
-            out.append(Fault(FaultKind.REPEAT, fault.output, text, fault.figures))
-    return out
-
-
 def shrink(runner: Runner, failed: CaseResult) -> CaseResult:
     """The smallest case, by a fixed order of simplifications, that still shows one of the same kinds of fault."""
     best = _smallest(runner, failed)
     if best is not failed:
         best = replace(best, case=replace(best.case, origin=f"made smaller from: {failed.case.origin}"))
-    if best is failed or not any(f.kind in _OF_VALUE for f in best.faults):
+    if best is failed or not any(f.kind in OF_VALUE for f in best.faults):
         return best
     runner.candidate.close()  # what only earlier calls bring about is no case of its own
     return best if _alike(failed, run_case(runner, best.case).result) else failed

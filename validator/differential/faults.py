@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-__all__ = ["Fault", "FaultKind"]
+__all__ = ["OF_VALUE", "Fault", "FaultKind"]
 
 
 class FaultKind(StrEnum):
@@ -28,6 +28,10 @@ class FaultKind(StrEnum):
     ORDER = "depends-on-order"
     """The launches that make one result give another in another order."""
     WORKER = "no-result"
+
+
+OF_VALUE = (FaultKind.VALUE, FaultKind.CLASS)
+"""What a wrong number is: another call may say why."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from validator.differential.changes import rearranged, single_changes
 from validator.differential.data import launches_of
 from validator.differential.device import Device
 from validator.differential.expected import Expected
-from validator.differential.faults import Fault, FaultKind
+from validator.differential.faults import OF_VALUE, Fault, FaultKind
 from validator.differential.judge import judge
 from validator.differential.lying import one_and_the_same
 from validator.differential.numbers import Array, Source, bits_of, derived, in_chunks, is_float, largest
@@ -103,9 +103,7 @@ def _same_bytes(
 def _right_at_first(then: Played, kind: FaultKind, told: str) -> list[Fault]:
     """Faults of a later call with the same values, wrong ones by their cause."""
     return [
-        replace(f, kind=kind, message=f"right at first, but {told}: {f.message}")
-        if f.kind in (FaultKind.VALUE, FaultKind.CLASS)
-        else f
+        replace(f, kind=kind, message=f"right at first, but {told}: {f.message}") if f.kind in OF_VALUE else f
         for f in then.faults
     ]
 
@@ -124,11 +122,17 @@ def _repeat(runner: Runner, case: Case, inputs: Inputs, expected: Expectation, f
 def _judged(
     runner: Runner, case: Case, inputs: Inputs, told: str, turn: Turn = FIRST, then: Turn | None = None
 ) -> list[Fault]:
-    """Faults of a call after others. Wrong here but right as the first call of a process: hidden state."""
+    """Faults of a call after others. Wrong here but right as the first call of a process: hidden state.
+
+    A large one is judged while the plan goes on, see `Runner.later`.
+    """
     runner.ready(case, inputs, turn)
     expected = runner.expect(case, inputs)
-    faults = runner.play(case, inputs, expected, replace(turn, fleeting=True), then=then).faults
-    if not any(f.kind in (FaultKind.VALUE, FaultKind.CLASS) for f in faults):
+
+    with Series(runner, case, inputs, [replace(turn, fleeting=True)], then) as series:
+        played = series.later(expected, lambda played: not played.faults)
+    faults = () if played is None else played.faults
+    if not any(f.kind in OF_VALUE for f in faults):
         return list(faults)
     return attributed(runner, case, inputs, expected, faults, told)
 
@@ -147,10 +151,7 @@ def attributed(
     else:
         told = f"as in {_HIDDEN} cases that were right in a new process, {told}"
     return [
-        replace(f, kind=FaultKind.HIDDEN, message=f"{told}: {f.message}")
-        if f.kind in (FaultKind.VALUE, FaultKind.CLASS)
-        else f
-        for f in faults
+        replace(f, kind=FaultKind.HIDDEN, message=f"{told}: {f.message}") if f.kind in OF_VALUE else f for f in faults
     ]
 
 
@@ -218,7 +219,7 @@ def _recheck(runner: Runner, case: Case, inputs: Inputs, expected: Expectation, 
     runner.ready(other, later, then)
     right = runner.expect(other, later)
     faults = list(runner.play(other, later, right, then).faults)
-    if any(f.kind in (FaultKind.VALUE, FaultKind.CLASS) for f in faults):
+    if any(f.kind in OF_VALUE for f in faults):
         return attributed(runner, other, later, right, tuple(faults), "after a call with other values")
     for _ in range(_RING if runner.ahead(inputs) and runner.contract.returns and not faults else 0):
         faults += runner.play(other, later, right, then).faults
@@ -317,9 +318,7 @@ def _any_order(runner: Runner, case: Case, inputs: Inputs, expected: Expectation
         again = runner.play(case, inputs, expected, Turn(order=order))
         told = f"with its launches in the order {_listed([int(n) for n in order])}"
         faults = [
-            replace(f, kind=FaultKind.ORDER, message=f"{told}: {f.message}")
-            if f.kind in (FaultKind.VALUE, FaultKind.CLASS)
-            else f
+            replace(f, kind=FaultKind.ORDER, message=f"{told}: {f.message}") if f.kind in OF_VALUE else f
             for f in again.faults
         ] or _same_bytes(runner, expected, first, again, FaultKind.ORDER, told)
         if faults:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import secrets
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from types import MappingProxyType, TracebackType
@@ -13,15 +13,18 @@ from typing import Self
 
 import numpy as np
 
-from validator.differential.arena import dtype_at
 from validator.differential.book import Book
 from validator.differential.buffers import Placed, place
+from validator.differential.calls import FIRST, SECOND, Played, Turn, Underway, no_result
 from validator.differential.cases import FILLED, Case, Inputs, aliases_of, is_written, size_of
-from validator.differential.data import Data, ReferenceFailed, numbered, prepared, room_for
+from validator.differential.checked import checked
+from validator.differential.data import Data, numbered, prepared, room_for
 from validator.differential.device import Candidate, Device, NotRunHere, launch_of
+from validator.differential.digests import noted
 from validator.differential.expected import Expected, as_trusted
 from validator.differential.faults import Fault, FaultKind
 from validator.differential.judge import accepts, judge
+from validator.differential.meanwhile import Doubted, Meanwhile
 from validator.differential.numbers import Array, beside
 from validator.differential.packed import packed
 from validator.differential.poison import Surroundings, surroundings_of
@@ -31,39 +34,9 @@ from validator.differential.shapes import Space
 from validator.manifest.contract import KernelContract
 from validator.run.channel import GIVEN, Result
 from validator.run.channel import Call as Request
-from validator.run.sandbox import Begun, Outcome, Reply, Worker
+from validator.run.sandbox import Outcome, Worker
 
 __all__ = ["FIRST", "SECOND", "Outputs", "Played", "Runner", "Series", "Turn"]
-
-
-@dataclass(frozen=True, slots=True)
-class Played:
-    """One call of the candidate, judged."""
-
-    faults: tuple[Fault, ...]
-    outputs: Outputs | None
-    """None: no result. Of a fleeting call they are of use to nobody."""
-    nonce: int
-    placed: Placed
-
-
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """Where and how one call of a series is made."""
-
-    slot: int = 0
-    """First of the buffers."""
-    over: int | None = None
-    """First of those whose contents these may replace, at other addresses."""
-    which: int = 0
-    """First or second poison and guard pattern."""
-    keep: bool = False
-    """The worker keeps the call for a later look."""
-    fleeting: bool = False
-    """Nobody asks for its results once they are judged."""
-    order: Sequence[int] = ()
-    """Of its launches."""
-
 
 _LARGE = 1 << 20
 """Bytes of arguments from which a call is laid out while another one runs."""
@@ -71,26 +44,6 @@ _AT_A_TIME = 100
 """Calls that are handed over together where nobody looks at what comes of them."""
 _REFUSED_MEMORY = ("ended by SIGSEGV", "ended by SIGBUS")
 """How a process ends that writes where it may not; a kernel's fault on a device ends it otherwise."""
-FIRST, SECOND = Turn(), Turn(500, 0, 1)
-"""The same values at other addresses, in other surroundings."""
-
-
-@dataclass
-class _Call:
-    """One call on its way."""
-
-    case: Case
-    turn: Turn
-    inputs: Inputs
-    passed: Inputs
-    """What was laid out: outputs poisoned."""
-    placed: Placed
-    nonce: int
-    begun: Begun | None = None
-    reply: Reply | None = None
-    """None: not answered yet, or the process ended before it came to this call."""
-    seen: dict[str, Array] = field(default_factory=dict)
-    """A little of its large results, as it was answered."""
 
 
 @dataclass
@@ -116,6 +69,8 @@ class Runner:
     """Poisons that stand where the next call will be."""
     _around: Surroundings = field(init=False, repr=False, default_factory=Surroundings)
     """Of the case that is looked at, and of all calls that its plan makes."""
+    meanwhile: Meanwhile = field(init=False, repr=False, default_factory=Meanwhile)
+    """What is done while the reference is asked."""
 
     @property
     def contract(self) -> KernelContract:
@@ -149,10 +104,11 @@ class Runner:
         return expected
 
     def announce(self, expected: Mapping[str, Expected]) -> None:
-        """Large results that will lie on a device can be judged there."""
+        """Large results that will lie on a device can be judged there; others are known again by their digests."""
         elsewhere = self.candidate.elsewhere
         for want in expected.values():
             if elsewhere is None or not elsewhere.usable or want.native.nbytes < elsewhere.least:
+                noted(want.native)
                 continue
             if (few := packed(self.contract, want)) is not None:
                 elsewhere.expect(want.exact, few.trusted, few.away, few.yard)
@@ -169,6 +125,12 @@ class Runner:
         """
         size = sum(v.nbytes for v in inputs.values() if isinstance(v, np.ndarray))
         return size >= _LARGE and self.contract.launches is None and self.locks
+
+    def _defers(self, case: Case, inputs: Inputs) -> bool:
+        """Whether a second thread does what can be done while the reference is asked: where that takes any time, nobody
+        else is needed for it, and no input has to be looked at, which may hold other values by then."""
+        alone = self._in_place and self.candidate.elsewhere is None and self.checker is None
+        return alone and not (self.meanwhile.idle or case.aliased) and self.ahead(inputs)
 
     @cached_property
     def lasting(self) -> bool:
@@ -230,7 +192,7 @@ class Runner:
         with Series(self, case, inputs, [turn], then) as series:
             return series.next(expected, known)
 
-    def laid(self, case: Case, inputs: Inputs, turn: Turn) -> _Call:
+    def laid(self, case: Case, inputs: Inputs, turn: Turn) -> Underway:
         """A call's arguments in the candidate's memory."""
         passed, _ = prepared(self.contract, inputs, self._around.poisons[turn.which])
         placed = place(
@@ -248,14 +210,23 @@ class Runner:
             poisons=self._poisons,
             apart=self.ahead(inputs),
         )
-        return _Call(case, turn, inputs, passed, placed, secrets.randbits(63))
+        return Underway(case, turn, inputs, passed, placed, secrets.randbits(63))
 
     def ready(self, case: Case, inputs: Inputs, turn: Turn = FIRST) -> None:
         """Lay out a large call before the reference is asked about it: the candidate maps its memory meanwhile."""
-        if self.ahead(inputs) and (call := self.poison(case, inputs, turn)) is not None:
-            self.candidate.coming(call.placed.call())
+        if not self.ahead(inputs):
+            return
 
-    def poison(self, case: Case, inputs: Inputs, turn: Turn) -> _Call | None:
+        def lay() -> None:
+            if (call := self.poison(case, inputs, turn)) is not None:
+                self.candidate.coming(call.placed.call())
+
+        if self._defers(case, inputs):
+            self.meanwhile.lay(lay)
+        else:
+            lay()
+
+    def poison(self, case: Case, inputs: Inputs, turn: Turn) -> Underway | None:
         """Make the outputs of a later call ready, also while another one runs. None: nothing to be made ready."""
         if case.aliased or not self.lasting:
             return None  # what is changed in place has no poison
@@ -265,7 +236,7 @@ class Runner:
             self._poisons.put(call.placed.where(at), call.passed[name], array, call.placed.pattern)
         return call
 
-    def begin(self, call: _Call) -> None:
+    def begin(self, call: Underway) -> None:
         """Hand the call over, after whatever launches come before its last."""
         call.placed.guard()
         for at, slot in enumerate(call.placed.slots):
@@ -279,7 +250,7 @@ class Runner:
         else:
             call.begun = self.candidate.begin(last, call.nonce)
 
-    def _made_of(self, call: _Call) -> list[Request]:
+    def _made_of(self, call: Underway) -> list[Request]:
         """The launches that make its result."""
         case, turn = call.case, call.turn
         if self.chosen.compiled:
@@ -302,7 +273,7 @@ class Runner:
                 self.candidate.call_many(asked * times)
             most -= times
 
-    def answered(self, call: _Call) -> None:
+    def answered(self, call: Underway) -> None:
         """Wait until the candidate is done with it."""
         if call.begun is not None:
             call.reply, call.begun = self.candidate.finish(call.begun), None
@@ -310,9 +281,32 @@ class Runner:
                 call.seen = call.placed.glimpses(self._written)
 
     def finished(
-        self, call: _Call, expected: Mapping[str, Expected], known: Mapping[str, Array] = MappingProxyType({})
+        self, call: Underway, expected: Mapping[str, Expected], known: Mapping[str, Array] = MappingProxyType({})
     ) -> Played:
         """All that is wrong with an answered call."""
+        if (without := self._without(call, expected, known)) is not None:
+            return without
+        assert call.reply is not None
+        assert call.reply.result is not None
+        return self._looked_at(call, call.reply.result, expected, known)
+
+    def later(
+        self,
+        call: Underway,
+        expected: Mapping[str, Expected],
+        known: Mapping[str, Array],
+        is_fine: Callable[[Played], bool],
+    ) -> Played | None:
+        """An answered call, judged: or, of a large one, None: it is judged meanwhile, and where it is not `is_fine`,
+        `Doubted` is raised when the next series begins or `meanwhile` is settled."""
+        result = call.reply.result if call.reply is not None else None
+        if result is None or not self._defers(call.case, call.inputs):
+            return self.finished(call, expected, known)
+        self.meanwhile.judge(call.turn.slot, partial(self._looked_at, call, result, expected, known), is_fine)
+        return None
+
+    def _without(self, call: Underway, expected: Mapping[str, Expected], known: Mapping[str, Array]) -> Played | None:
+        """What a call without a result comes to; None: it has one."""
         reply = call.reply
         if reply is None:  # an earlier call ended the process
             return self.play(call.case, call.inputs, expected, call.turn, known)
@@ -322,11 +316,15 @@ class Runner:
             raise NotRunHere(f"running the PTX takes longer than allowed: {reply.detail}")
         if reply.outcome is Outcome.SIGNAL and reply.detail in _REFUSED_MEMORY and call.placed.given:
             return self._unlocked(call, expected, known)
-        if reply.result is None:
-            return Played((_no_result(reply),), None, call.nonce, call.placed)
+        return Played((no_result(reply),), None, call.nonce, call.placed) if reply.result is None else None
+
+    def _looked_at(
+        self, call: Underway, result: Result, expected: Mapping[str, Expected], known: Mapping[str, Array]
+    ) -> Played:
+        """All that is wrong with a result."""
         right = known or (self._natives(expected) if as_trusted(self.contract.tolerance) else {})
         call.placed = call.placed.looked(self._written, right, expected)
-        look = partial(self.collected, call.case, call.placed, reply.result, right)
+        look = partial(self.collected, call.case, call.placed, result, right)
         back = look(copied=not call.turn.fleeting)
         faults = [*back.faults, *self._disturbed(call)]
         call.placed = replace(call.placed, look=None)
@@ -338,7 +336,7 @@ class Runner:
             faults += wrong
         return Played((*faults, *self._late(call)), back.outputs, call.nonce, call.placed)
 
-    def _late(self, call: _Call) -> Iterator[Fault]:
+    def _late(self, call: Underway) -> Iterator[Fault]:
         """What is right by now need not have been when the call was answered."""
         now = call.placed.glimpses(call.seen) if call.seen else {}
         for name, few in call.seen.items():
@@ -362,7 +360,7 @@ class Runner:
         """The outputs, and what is wrong with their form; not `copied`, they are seen where they lie."""
         return returned(self.contract, case, placed, result, known, copied=copied)
 
-    def _unlocked(self, call: _Call, expected: Mapping[str, Expected], known: Mapping[str, Array]) -> Played:
+    def _unlocked(self, call: Underway, expected: Mapping[str, Expected], known: Mapping[str, Array]) -> Played:
         """The same call with inputs that can be written: whether it was that, and what becomes of them."""
         self.trusting = False
         played = self.play(call.case, call.inputs, expected, call.turn, known)
@@ -379,29 +377,11 @@ class Runner:
         return accepts(self.contract, expected, outputs) and not self._checked(inputs, expected, outputs)
 
     def _checked(self, inputs: Inputs, expected: Mapping[str, Expected], outputs: Outputs) -> list[Fault]:
-        """What the checker says. Raises `ReferenceFailed` where it says nothing, or raises whatever the results."""
         if self.checker is None:
             return []
-        # Outputs that only the result fills say nothing beforehand; the checker gets the inputs and the results.
-        given = {n: inputs[n] for n, (role, _) in self.stock.values.items() if role not in FILLED}
-        placed = place(self.checker, {**given, **{f"result {n}": outputs[n] for n in expected}})
-        reply = self.checker.call(placed.call())
-        if reply.outcome is Outcome.ERROR:
-            trusted = self._natives(expected)
-            if all(outputs[name] is trusted[name] for name in trusted):
-                told = "raises for what the trusted implementation gives"
-                raise ReferenceFailed(f"{self.checker.target} {told}: {reply.detail[:300]}{_CHECKED}")
-            self._checked(inputs, expected, trusted)  # who is right must be able to pass
-            return [Fault(FaultKind.VALUE, "", f"{self.checker.target}: {reply.detail[:400]}")]
-        if reply.result is None:
-            raise ReferenceFailed(f"{self.checker.target} gives no answer: {reply.outcome} {reply.detail[:300]}")
-        holds = len(reply.result.data) == 1 and dtype_at(reply.result.returns[0].dtype) == np.bool_
-        if not holds:
-            raise ReferenceFailed(f"{self.checker.target} returns no bool")
-        right = np.frombuffer(reply.result.data[0], np.bool_)
-        return [] if right.all() else [Fault(FaultKind.VALUE, "", f"{self.checker.target} does not hold")]
+        return checked(self.checker, self.stock, inputs, self._natives(expected), outputs)
 
-    def _disturbed(self, call: _Call) -> list[Fault]:
+    def _disturbed(self, call: Underway) -> list[Fault]:
         faults = []
         for name, count in call.placed.disturbed(call.passed, self._written):
             if name in self._written:
@@ -425,9 +405,17 @@ class Series:
         """
         self._runner, self._case, self._inputs, self._turns, self._then = runner, case, inputs, list(turns), then
         self._ahead = runner.ahead(inputs)
-        self._running: _Call | None = None
-        self._coming: _Call | None = None
+        self._running: Underway | None = None
+        self._coming: Underway | None = None
+        runner.meanwhile.laid()
+        if runner.meanwhile.looks_at(turns[0].slot):
+            runner.meanwhile.settle()
         self.begin()
+        try:
+            runner.meanwhile.settle()
+        except Doubted:
+            self._answered()
+            raise
         if self._ahead:
             with beside(1):
                 self._lay()
@@ -438,7 +426,11 @@ class Series:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         """Nothing is left unanswered, but nobody who interrupts waits for it."""
-        if self._running is not None and (kind is None or issubclass(kind, Exception)):
+        if kind is None or issubclass(kind, Exception):
+            self._answered()
+
+    def _answered(self) -> None:
+        if self._running is not None:
             self._runner.answered(self._running)
 
     def begin(self) -> None:
@@ -467,6 +459,19 @@ class Series:
                 self._prepare()
         return played
 
+    def later(
+        self,
+        expected: Mapping[str, Expected],
+        is_fine: Callable[[Played], bool],
+        known: Mapping[str, Array] = MappingProxyType({}),
+    ) -> Played | None:
+        """The last call, see `Runner.later`."""
+        self.begin()
+        running, self._running = self._running, None
+        assert running is not None
+        self._runner.answered(running)
+        return self._runner.later(running, expected, known, is_fine)
+
     def _lay(self) -> None:
         if self._turns and self._coming is None:
             self._coming = self._runner.laid(self._case, self._inputs, self._turns.pop(0))
@@ -476,25 +481,3 @@ class Series:
         if self._running is not None and self._coming is None and self._then is not None:
             self._runner.poison(self._case, self._inputs, self._then)
             self._then = None
-
-
-_NOT_ALLOWED = "PermissionError: "
-_CONFINED = "; its process is confined: no files but its own, no other processes, no network"
-_CHECKED = (
-    " (a checker gets the arguments that are no outputs, in the contract's order, then the results, in that order)"
-)
-_STEPS = 12
-"""Steps of a story that are kept."""
-
-
-def _no_result(reply: Reply) -> Fault:
-    # What follows the first line of a fault of compiled PTX is its story.
-    said, *story = reply.detail.split("\n") if reply.detail.startswith("Fault: ") else (reply.detail,)
-    detail = (f": {said[:500]}" if said else "") + (_CONFINED if said.startswith(_NOT_ALLOWED) else "")
-    told = {
-        Outcome.ERROR: "the candidate raised",
-        Outcome.UNLOADABLE: "the candidate cannot be imported",
-        Outcome.MISSING: "the candidate's process ended without an answer",
-    }.get(reply.outcome, f"the candidate's process ended in {reply.outcome}")
-    steps = tuple(step[:400] for step in story[:_STEPS])
-    return Fault(FaultKind.WORKER, "", told + detail, {"outcome": str(reply.outcome)}, steps)

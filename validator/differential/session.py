@@ -16,12 +16,13 @@ from validator.differential.cases import Case
 from validator.differential.cells import cells_of, merged, parts_of, put_together
 from validator.differential.corpus import fits, split
 from validator.differential.device import Candidate, Device, candidate_of
-from validator.differential.engine import Keep, is_news, planned_cases, run_case, run_cases, unkept, without_decoys
+from validator.differential.engine import Keep, is_news, planned_cases, run_cases, unkept, without_decoys
 from validator.differential.errors import DifferentialError
 from validator.differential.found import Found
 from validator.differential.journal import journal_of
 from validator.differential.processes import Trees, runner_for
 from validator.differential.results import WHERE, CaseResult, KernelResult
+from validator.differential.running import run_case
 from validator.differential.settle import Demands, settle
 from validator.differential.stage import unsettled
 from validator.errors import ValidatorError
