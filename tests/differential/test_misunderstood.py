@@ -15,9 +15,14 @@ from validator.manifest.contract import KernelContract
 from validator.verdict.model import Status
 
 SOURCE = """
+import functools
+
 import numpy as np
 
 FACTOR = 2
+
+def helper_of_wrapped(x):
+    pass
 
 def double(x, out):
     out[...] = x + x
@@ -32,6 +37,16 @@ def named(x, out, *, factor):
     out[...] = x * factor
 
 unnamed = lambda x: x
+
+@functools.wraps(helper_of_wrapped)
+def wrapped(*arguments):
+    return helper_of_wrapped(*arguments)
+
+applied = functools.partial(helper_of_wrapped)
+
+@functools.wraps(double)
+def wrong_inside_but_wrapped(x, out):
+    out[...] = 0
 
 class Kernel:
     def __call__(self, x):
@@ -78,6 +93,9 @@ def _ran(folder: Path, **changes: Any) -> list[Ran]:
         ({"candidate": "ops:named"}, Status.UNPROVEN, "the contract passes 2 arguments: x, out"),
         ({"candidate": "ops:unnamed"}, Status.UNPROVEN, "the contract passes 2 arguments: x, out"),
         ({"candidate": "ops:instance"}, Status.UNPROVEN, "the contract passes 2 arguments: x, out"),
+        ({"candidate": "ops:wrapped"}, Status.UNPROVEN, "the contract passes 2 arguments: x, out"),
+        ({"candidate": "ops:applied"}, Status.UNPROVEN, "the contract passes 2 arguments: x, out"),
+        ({"candidate": "ops:wrong_inside_but_wrapped"}, Status.REFUTED, "cases fail"),
         ({"candidate": "ops:wrong_inside"}, Status.REFUTED, "cases fail"),
         ({"reference": "ops:doubled"}, Status.UNPROVEN, 'leaves out as it was: say `returns = ["out"]`'),
         ({"reference": "ops:short_rows_only"}, Status.UNPROVEN, "with D >= 40, in 0 of"),

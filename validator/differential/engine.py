@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -17,6 +16,7 @@ from validator.differential.errors import DifferentialError
 from validator.differential.expected import Expected
 from validator.differential.faults import OF_VALUE, Fault, FaultKind
 from validator.differential.journal import Finished, Journal
+from validator.differential.misfit import takes_others
 from validator.differential.results import CaseResult, KernelResult
 from validator.differential.runner import Outputs, Runner
 from validator.differential.running import run_case
@@ -105,7 +105,7 @@ def run_cases(
         else:
             _take_up(finished, runner, others, tolerance)
         result.results.append(finished.result)
-        if told := _takes_others(runner, finished.result) if len(result.results) == 1 else "":
+        if told := takes_others(runner, finished.result) if len(result.results) == 1 else "":
             raise DifferentialError(told)
         if is_news(finished.result, result):
             keep(finished.result, None)
@@ -146,18 +146,6 @@ def _is_not_there(target: str, error: str) -> bool:
         *(f"ModuleNotFoundError: No module named {name!r}" for name in (module, *parents)),
     ]
     return error.startswith((*missing, *_OF_TESTS, f"AttributeError: module {module!r} has no attribute {function!r}"))
-
-
-def _takes_others(runner: Runner, first: CaseResult) -> str:
-    """Why the candidate cannot be called as the contract says: it takes other arguments. Empty where it can."""
-    contract, target = runner.contract, runner.candidate.target
-    name = re.escape(target.rpartition(":")[2])
-    own = rf"TypeError: (\S+\.)?({name}|<lambda>|__call__)\(\) (takes|missing) .*argument"
-    said = next((f.message for f in first.faults if f.kind is FaultKind.WORKER and re.search(own, f.message)), "")
-    if not said or runner.chosen.compiled:
-        return ""
-    passed = [*(n for n in contract.values if n not in contract.returns), *contract.configurations]
-    return f"{said}; the contract passes {len(passed)} arguments: {', '.join(passed)}"
 
 
 class _Others:

@@ -1,0 +1,51 @@
+"""A candidate that cannot be called as the contract says: that is a misunderstanding, and no fault of the kernel."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+from validator.differential.faults import FaultKind
+from validator.differential.results import CaseResult
+from validator.differential.runner import Runner
+
+__all__ = ["takes_others"]
+
+_LARGEST = 1 << 20
+"""Bytes of a source that is looked at."""
+
+
+def takes_others(runner: Runner, first: CaseResult) -> str:
+    """Why the candidate cannot be called as the contract says: it takes other arguments. Empty where it can."""
+    contract, target = runner.contract, runner.candidate.target
+    name = re.escape(target.rpartition(":")[2])
+    # What is wrapped takes the arguments by another name.
+    named = rf"{name}|<lambda>|__call__" if _is_plain(target, runner.candidate.tree) else r"\w+|<lambda>"
+    own = rf"TypeError: (\S+\.)?({named})\(\) (takes|missing|got) .*argument"
+    said = next((f.message for f in first.faults if f.kind is FaultKind.WORKER and re.search(own, f.message)), "")
+    if not said or runner.chosen.compiled:
+        return ""
+    passed = [*(n for n in contract.values if n not in contract.returns), *contract.configurations]
+    return f"{said}; the contract passes {len(passed)} arguments: {', '.join(passed)}"
+
+
+def _is_plain(target: str, tree: Path) -> bool:
+    """Whether it is a function as its module writes it; also where nothing can be read."""
+    module, _, name = target.partition(":")
+    stem = tree.joinpath(*module.split("."))
+    for path in (stem.with_name(stem.name + ".py"), stem / "__init__.py"):
+        try:
+            if path.is_file() and path.stat().st_size <= _LARGEST:
+                body = ast.parse(path.read_bytes()).body
+                break
+        except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+            return True
+    else:
+        return True
+    for node in reversed(body):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and node.name == name:
+            return not node.decorator_list
+        if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == name for t in node.targets):
+            return not isinstance(node.value, ast.Call)
+    return True
