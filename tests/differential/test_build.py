@@ -18,7 +18,7 @@ from validator.differential.native.build import CustomBuildHook
 
 ROOT = Path(__file__).resolve().parents[2]
 NATIVE = Path("validator", "differential", "native")
-SOURCES = ["__init__.py", "pouring.c", "weighing.c"]
+SOURCES = sorted(("__init__.py", *(path.name for path in (ROOT / NATIVE).glob("*.[ch]"))))
 
 
 def built(root: Path, target: str = "wheel") -> dict[str, Any]:
@@ -40,10 +40,12 @@ def test_a_library_of_these_sources_goes_into_the_wheel(tmp_path: Path) -> None:
     assert data["artifacts"] == [str(NATIVE / library.name)]
     assert not data["pure_python"]
     assert ctypes.CDLL(str(library)).weigh_float32
-    assert sorted(path.name for path in (tmp_path / NATIVE).iterdir()) == [*SOURCES[:1], library.name, *SOURCES[1:]]
-    with (tmp_path / NATIVE / "pouring.c").open("a") as source:
-        source.write("/* changed */\n")
-    assert not native.library_in(tmp_path / NATIVE).exists(), "an older one would do something else"
+    assert {path.name for path in (tmp_path / NATIVE).iterdir()} == {*SOURCES, library.name}
+    for changed in ("pouring.c", "lanes.h"):
+        with (tmp_path / NATIVE / changed).open("a") as source:
+            source.write("/* changed */\n")
+        assert native.library_in(tmp_path / NATIVE) != library, "an older one would do something else"
+        library = native.library_in(tmp_path / NATIVE)
 
 
 def test_a_tree_that_cannot_be_written_is_built_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from validator.differential import passes
 from validator.differential.numbers import Array, in_chunks, largest
 from validator.differential.spread import F64
 from validator.manifest.contract import Tolerance
@@ -39,9 +40,13 @@ class Expected:
 
     def __post_init__(self) -> None:
         top, inside, widest = largest(self.native.dtype), True, 0.0
-        for exact, yard, free in in_chunks(self.exact, self.yardstick, self.unspecified):
-            inside = inside and bool(np.all((exact <= top) & (exact >= -top)))
-            widest = max(widest, float(np.max(yard, where=np.isfinite(yard) & ~free, initial=0.0)))
+        found = passes.ends(self.exact, self.yardstick, self.unspecified, top)
+        if found is None:
+            for exact, yard, free in in_chunks(self.exact, self.yardstick, self.unspecified):
+                inside = inside and bool(np.all((exact <= top) & (exact >= -top)))
+                widest = max(widest, float(np.max(yard, where=np.isfinite(yard) & ~free, initial=0.0)))
+        else:
+            inside, widest = found
         object.__setattr__(self, "beyond", not inside)
         object.__setattr__(self, "widest", widest)
 

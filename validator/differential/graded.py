@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from validator.differential.arena import Written
 from validator.differential.cases import Inputs, float_arguments
 from validator.differential.numbers import Array, eps_of, in_chunks, is_float, largest
-from validator.differential.spill import spilled
+from validator.differential.spill import room
 
 __all__ = ["Graded", "at_edges", "edges", "is_graded", "only_rounded"]
 
@@ -87,7 +87,7 @@ class Graded:
 
     def __init__(self, exact: F64, native: Array) -> None:
         self._exact, self._native = exact, native
-        self._least, self._most = spilled(exact.shape, exact.dtype), spilled(exact.shape, exact.dtype)
+        self._least, self._most = room(exact.shape, exact.dtype), room(exact.shape, exact.dtype)
         self._shown = self._settled = False
         self.forget(np.broadcast_to(np.ones((), bool), exact.shape))
 
@@ -122,9 +122,9 @@ class Graded:
         itself = all(np.array_equal(one, _as(one, dtype, top), equal_nan=True) for (one,) in in_chunks(self._exact))
         arrays = (*ends, self._least, self._most, self._exact, moved)
         for below, above, least, most, exact, square in in_chunks(*arrays):
-            room = 0.0 if itself else ratio * np.sqrt(square)
-            below[...] = np.clip(np.fmin(least, exact - room), -top, top)
-            above[...] = np.clip(np.fmax(most, exact + room), -top, top)
+            reach = 0.0 if itself else ratio * np.sqrt(square)
+            below[...] = np.clip(np.fmin(least, exact - reach), -top, top)
+            above[...] = np.clip(np.fmax(most, exact + reach), -top, top)
             if not self._shown:  # the reference takes no float64, so that no rounding error could be tried
                 below[...], above[...] = _next(below, -1), _next(above, 1)
         return ends

@@ -27,6 +27,7 @@ __all__ = [
     "bell_of",
     "beside",
     "bits_of",
+    "copied",
     "derived",
     "dtype_of",
     "each_part",
@@ -163,6 +164,15 @@ def _pool() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(_THREADS, "compare")
 
 
+def copied(target: Array, source: Array) -> None:
+    """Every element in the type of another array of its shape; many in several threads."""
+    if not (target.flags.c_contiguous and source.flags.c_contiguous):
+        target[...] = source
+        return
+    into, out_of = target.reshape(-1), source.reshape(-1)
+    each_part(lambda part: np.copyto(into[part], out_of[part], casting="unsafe"), len(into), into.itemsize)
+
+
 def energy(values: NDArray[np.float64]) -> float:
     """Sum of squares of one axis; not by BLAS, whose threads wait for work at full speed."""
     return float(np.einsum("i,i->", values, values))
@@ -243,15 +253,28 @@ def bell_of(raw: NDArray[np.uint64]) -> NDArray[np.float64]:
     return total
 
 
+def _drawing(values: Array) -> Callable[..., None] | None:
+    """What draws into a flat array, where it was compiled for its type."""
+    if values.dtype.name not in _DRAWN or not values.flags.c_contiguous:
+        return None
+    arguments = Pointer, ctypes.c_size_t, Pointer, ctypes.c_uint64
+    return function(f"bell_{values.dtype.name}", *arguments)  # type: ignore[no-any-return]
+
+
+_DRAWN = ("float64", "float32", "bfloat16")
+
+
 _IDLE: list[np.random.Philox] = []
 """Generators that nobody draws from any more."""
 _MANY = 64
+_WORDS = 4
+"""Of a block of the stream."""
 
 
-def _started(seed: int) -> Any:
-    """A generator's state before the first number of a seed."""
-    words = {"counter": np.zeros(4, np.uint64), "key": np.array([seed & _WORD, seed >> 64], np.uint64)}
-    left = {"buffer": np.zeros(4, np.uint64), "buffer_pos": 4, "has_uint32": 0, "uinteger": 0}
+def _started(key: NDArray[np.uint64], blocks: int) -> Any:
+    """A generator's state after so many blocks."""
+    words = {"counter": np.array([blocks, 0, 0, 0], np.uint64), "key": key}
+    left = {"buffer": np.zeros(_WORDS, np.uint64), "buffer_pos": _WORDS, "has_uint32": 0, "uinteger": 0}
     return {"bit_generator": "Philox", "state": words, **left}
 
 
@@ -262,19 +285,31 @@ class Source:
     """A counter-based stream of raw bits (Philox); every number is made from them with exact arithmetic."""
 
     def __init__(self, seed: int) -> None:
-        try:
-            self._bits = _IDLE.pop()  # a new one takes longer than all that most are asked for
-        except IndexError:
-            self._bits = np.random.Philox(key=seed)
-        else:
-            self._bits.state = _started(seed)
+        self._key: NDArray[np.uint64] = np.array([seed & _WORD, seed >> 64], np.uint64)
+        self._bits: np.random.Philox | None = None
+        self._drawn = self._made_by_numpy = 0
+        """Words of the stream until now; where numpy's generator is in it."""
 
     def __del__(self) -> None:
-        if len(_IDLE) < _MANY:
+        if self._bits is not None and len(_IDLE) < _MANY:
             _IDLE.append(self._bits)
 
     def raw(self, count: int) -> NDArray[np.uint64]:
+        if self._bits is None or self._made_by_numpy != self._drawn:
+            try:
+                self._bits = self._bits or _IDLE.pop()  # a new one takes longer than all that most are asked for
+            except IndexError:
+                self._bits = np.random.Philox(0)
+            self._bits.state = _started(self._key, self._drawn // _WORDS)
+            self._bits.random_raw(self._drawn % _WORDS)
+        self._drawn += count
+        self._made_by_numpy = self._drawn
         return np.asarray(self._bits.random_raw(count), dtype=np.uint64).reshape(count)
+
+    def skipped(self, count: int) -> tuple[int, int]:
+        """(address of the stream's key, words before these) for compiled code that makes the next `count` words."""
+        before, self._drawn = self._drawn, self._drawn + count
+        return self._key.ctypes.data, before
 
     def uniform(self, shape: Sequence[int]) -> NDArray[np.float64]:
         """In [0, 1), multiples of 2^-53."""
@@ -283,10 +318,22 @@ class Source:
     def bell(self, shape: Sequence[int]) -> NDArray[np.float64]:
         """Mean 0, variance 1, within ±3.5: the sum of four 16-bit uniforms (no libm, so no platform differences)."""
         total: NDArray[np.float64] = np.empty(math.prod(shape))
-        for start in range(0, len(total), CHUNK):
-            part = total[start : start + CHUNK]
-            part[...] = bell_of(self.raw(len(part)))
+        self.bell_into(total)
         return total.reshape(tuple(shape))
+
+    def bell_into(self, values: Array) -> None:
+        """The same, rounded to the type of a flat array."""
+        compiled = _drawing(values)
+        if compiled is None:
+            for (part,) in in_chunks(values):
+                part[...] = self.bell((len(part),)) if values.dtype != np.float64 else bell_of(self.raw(len(part)))
+            return
+        at, (key, before) = values.ctypes.data, self.skipped(len(values))
+
+        def draw(part: slice) -> None:
+            compiled(at + part.start * values.itemsize, part.stop - part.start, key, before + part.start)
+
+        each_part(draw, len(values), values.itemsize)
 
     def below(self, limit: int, shape: Sequence[int], dtype: type[np.signedinteger[Any]] = np.int64) -> Array:
         """Integers in [0, limit)."""

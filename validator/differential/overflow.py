@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from validator.differential import passes
 from validator.differential.cases import FILLED, Case, Inputs
 from validator.differential.inputs import HUGE, LIMITS
 from validator.differential.numbers import CHUNK, Array, bits_of, in_chunks, is_float, largest, marked
@@ -113,6 +114,8 @@ _FAR_ABOVE = 2.0**7
 def flushed(contract: KernelContract, inputs: Inputs, exact: Array, native: Array) -> NDArray[np.bool_]:
     """Where a result was computed, and is so small that it, or what it was made of, may have been flushed to zero."""
     if native.dtype.name not in _FLUSHED or contract.compute_dtype == "float64":
+        return np.zeros((), bool)
+    if passes.below(exact, LEAST_NORMAL * _FAR_ABOVE) is False:
         return np.zeros((), bool)
     small = np.zeros(native.shape, bool)
     for found, part in in_chunks(small, exact):

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from validator.differential.expected import ALONE, Expected, narrowest
 from validator.differential.numbers import Array, in_chunks, marked
-from validator.differential.spill import spilled
+from validator.differential.spill import room
 from validator.differential.spread import F64
 from validator.manifest.contract import Tolerance
 
@@ -36,7 +36,7 @@ class Pooled:
 
 def pooled(tolerance: Tolerance, want: Expected, got: Array, finite: Bools) -> Pooled | None:
     """None: every pool is within its limit. `finite`: elements that are judged so."""
-    error, yard = (spilled(got.shape, np.dtype(np.float64)) for _ in range(2))
+    error, yard = (room(got.shape, np.dtype(np.float64)) for _ in range(2))
     for off, allowed, have, exact, due, judged in in_chunks(error, yard, got, want.exact, want.yardstick, finite):
         np.abs(np.subtract(have, exact, out=off), out=off)
         off[~judged] = 0.0
@@ -47,7 +47,7 @@ def pooled(tolerance: Tolerance, want: Expected, got: Array, finite: Bools) -> P
     if whole > tolerance.rms_ratio * _widened(yard):
         bad |= _beyond(tolerance.max_ratio, error, yard)
         worst = whole
-    by_rows = np.maximum(_of_rows(yard), yard, out=spilled(yard.shape, yard.dtype))
+    by_rows = np.maximum(_of_rows(yard), yard, out=room(yard.shape, yard.dtype))
     for axes, along in _slices(got.ndim):
         # A slice of so few elements is judged as single elements are: by what its rows allow.
         few = got.size < _POOLED * math.prod(got.shape[a] for a in along)

@@ -51,7 +51,7 @@ def runner_for(
         candidate = stack.enter_context(_worker(chosen, contract, trees, limits))
         if chosen.device is Device.CUDA:
             candidate.elsewhere = Shelf()
-        reference = stack.enter_context(_trusted(contract, contract.reference, trees, limits))
+        reference, twin = (stack.enter_context(_trusted(contract, contract.reference, trees, limits)) for _ in range(2))
         baseline = reference
         if contract.baseline is not None:
             baseline = stack.enter_context(_trusted(contract, contract.baseline, trees, limits))
@@ -61,7 +61,7 @@ def runner_for(
         if contract.generator is not None:
             generator = stack.enter_context(Worker(contract.generator, trees.base, limits))
         data = Data(chosen.contract, contract, generator)
-        yield Runner(chosen, candidate, Reference(data, reference, baseline), checker)
+        yield Runner(chosen, candidate, Reference(data, reference, baseline, twin), checker)
 
 
 def _trusted(contract: KernelContract, target: str, trees: Trees, limits: Limits) -> Worker:

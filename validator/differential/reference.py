@@ -5,8 +5,7 @@ The reference and the trusted implementation run in processes of their own, whic
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -14,12 +13,13 @@ from itertools import chain
 import numpy as np
 
 from validator.differential.arena import Written, dtype_at
-from validator.differential.buffers import Placed, place
-from validator.differential.cases import Case, Inputs, aliases_of, judged_arguments
-from validator.differential.data import NO_ANSWER, Data, ReferenceFailed, numbered, prepared, room_for
+from validator.differential.asking import Trusted
+from validator.differential.buffers import Placed
+from validator.differential.cases import Case, Inputs, judged_arguments
+from validator.differential.data import NO_ANSWER, Data, ReferenceFailed
 from validator.differential.expected import Expected
 from validator.differential.moved import Beside
-from validator.differential.numbers import Array, in_chunks, is_float, same_bytes
+from validator.differential.numbers import Array, copied, in_chunks, is_float, same_bytes
 from validator.differential.overflow import LEAST_NORMAL, flushed, only_moves, overflown, reaches_the_limits
 from validator.differential.padding import unused_parts
 from validator.differential.spill import kept
@@ -29,9 +29,6 @@ from validator.run.sandbox import Outcome, Reply, Worker
 __all__ = ["Outputs", "Reference"]
 
 Outputs = Mapping[str, Array]
-
-_AT_ONCE = 1 << 20
-"""Bytes of arguments that are worth one exchange for several calls; beyond, each call is let go of before the next."""
 
 
 @dataclass
@@ -43,10 +40,17 @@ class Reference:
     """Of the reference."""
     baseline: Worker
     """Of the trusted implementation; the same when the contract names no other."""
+    twin: Worker | None = None
+    """Another of the reference, for what takes long."""
     wide: bool = True
     """False once the reference has refused float64: its own types then serve as the exact result too."""
     _steady: bool = field(default=False, init=False, repr=False)
     """It has given the same result for the same inputs once."""
+
+    def __post_init__(self) -> None:
+        self._reference = Trusted(self.stock, self.worker, self.twin)
+        alike = self.baseline is self.worker
+        self._baseline = self._reference if alike else Trusted(self.stock, self.baseline)
 
     @property
     def stock(self) -> KernelContract:
@@ -80,7 +84,7 @@ class Reference:
     def _expect(self, case: Case, inputs: Inputs) -> dict[str, Expected]:
         ((native, old_native),) = (
             ({name: kept(array) for name, array in results.items()}, old)
-            for results, old in self._trusted(self.baseline, [inputs], case, 1)
+            for results, old in self._trusted(self._baseline, [inputs], case, 1)
         )
         self._refuse_chance(case, inputs, native)
         if self.wide:
@@ -94,7 +98,7 @@ class Reference:
         """What is another the next time says nothing about what is right, and would excuse as much in a candidate."""
         if self._steady or self.stock.deterministic == "spread":
             return
-        results = self._trusted(self.baseline, [inputs], case, 1)
+        results = self._trusted(self._baseline, [inputs], case, 1)
         odd = [n for once, _ in results for n in once if not same_bytes(np.ascontiguousarray(once[n]), native[n])]
         if odd:
             raise ReferenceFailed(
@@ -107,7 +111,8 @@ class Reference:
         """The reference on these inputs and on some that lie a rounding error beside them."""
         given = _widened(inputs) if self.wide else inputs
         beside = Beside(self.data.contract, case, inputs, self.wide, native)
-        results = self._trusted(self.worker, chain([given], beside.asked(given)), case, 0 if self.wide else 1)
+        every = chain([given], beside.asked(given))
+        results = self._trusted(self._reference, every, case, 0 if self.wide else 1, wide=self.wide)
         exact, old_exact = next(results)
         free = {
             name: _untouched((array, old_native[name]), (exact[name], old_exact[name])) if name in old_native else _NONE
@@ -133,7 +138,7 @@ class Reference:
             return set()
         plain = replace(case, variants=(), padding=False)
         inputs = self.data.build(plain)
-        results = self._trusted(self.baseline, [inputs], plain, 1)
+        results = self._trusted(self._baseline, [inputs], plain, 1)
         return {n for once, _ in results for n, array in once.items() if only_moves(self.stock, inputs, array)}
 
     def mistaken(self, case: Case, several: list[Inputs]) -> list[Outputs | None]:
@@ -142,9 +147,9 @@ class Reference:
         Shorter than asked for when its process ended: the last one is what ended it.
         """
         found: list[Outputs | None] = []
-        for placed, _, reply in self._asked(self.baseline, several, case, 1):
+        for placed, _, reply in self._baseline.asked(several, case, 1):
             try:
-                results = self._results(self.baseline, placed, reply)
+                results = self._results(self._baseline.worker, placed, reply)
                 found.append({name: kept(array) for name, array in results.items()})
             except ReferenceFailed:
                 found.append(None)
@@ -153,50 +158,16 @@ class Reference:
         return found
 
     def _trusted(
-        self, worker: Worker, several: Iterable[Inputs], case: Case, which: int
+        self, trusted: Trusted, several: Iterable[Inputs], case: Case, which: int, *, wide: bool = False
     ) -> Iterator[tuple[Outputs, Outputs]]:
         """For each: (results, which last until the next is asked for; what the outputs held before).
 
         Raises `ReferenceFailed`.
         """
-        for placed, poison, reply in self._asked(worker, several, case, which):
-            results = self._results(worker, placed, reply)
-            self._refuse_returned(worker, reply, results, poison)
+        for placed, poison, reply in trusted.asked(several, case, which, wide=wide):
+            results = self._results(trusted.worker, placed, reply)
+            self._refuse_returned(trusted.worker, reply, results, poison)
             yield results, {n: v for n, v in poison.items() if n in results}
-
-    def _asked(
-        self, worker: Worker, several: Iterable[Inputs], case: Case, which: int
-    ) -> Iterator[tuple[Placed, Outputs, Reply]]:
-        """For each: where it lies, what the outputs held before, what came back; small ones in one exchange."""
-        aliases, room = aliases_of(self.stock, case), room_for(self.stock, case, widest=8)
-        turns = numbered(self.stock, case)
-        waiting: list[tuple[Placed, Outputs]] = []
-        used: set[int] = set()
-        try:
-            for inputs in several:
-                passed, poison = prepared(self.stock, inputs, which)
-                slot = sum(len(placed.arenas) + 1 for placed, _ in waiting)
-                placed = place(worker, passed, {}, aliases, first_slot=slot, room=room)
-                used.update(placed.slots)
-                waiting.append((placed, poison))
-                if sum(placed.size for placed, _ in waiting) > _AT_ONCE:
-                    yield from self._exchanged(worker, waiting, turns)
-                    waiting = []
-            yield from self._exchanged(worker, waiting, turns)
-        finally:
-            worker.empty(used)  # not before: the next call would get new pages, which takes longer than to fill them
-
-    def _exchanged(
-        self, worker: Worker, waiting: list[tuple[Placed, Outputs]], turns: tuple[int, Sequence[int]] | None
-    ) -> Iterator[tuple[Placed, Outputs, Reply]]:
-        if waiting:
-            calls = [placed.calls(turns) for placed, _ in waiting]
-            replies = worker.call_many([call for some in calls for call in some])
-            ends = itertools.accumulate(map(len, calls))
-            for (placed, poison), some, end in zip(waiting, calls, ends, strict=True):
-                of_this = replies[end - len(some) : end]
-                reply = next((r for r in of_this if r.result is None), of_this[-1])
-                yield placed, poison, reply
 
     def _refuse_returned(self, worker: Worker, reply: Reply, results: Outputs, poison: Outputs) -> None:
         """It returns what the contract says that it fills."""
@@ -245,12 +216,9 @@ def _only_rounds(contract: KernelContract, inputs: Inputs, native: Array) -> boo
 def _widened(inputs: Inputs) -> Inputs:
     """The same values with float64 in place of every other floating-point type."""
 
-    def write(array: Array, target: Array) -> None:
-        target[...] = array
-
     wide = np.dtype(np.float64)
     return {
-        n: Written(v.shape, wide, partial(write, v)) if isinstance(v, np.ndarray) and is_float(v.dtype) else v
+        n: Written(v.shape, wide, partial(copied, source=v)) if isinstance(v, np.ndarray) and is_float(v.dtype) else v
         for n, v in inputs.items()
     }
 
@@ -260,6 +228,8 @@ _NONE = np.zeros((), bool)
 
 def _untouched(*pairs: tuple[Array, Array]) -> Array:
     """Where every array of these pairs is the same as the one beside it; one element where none is."""
+    if not any(_same(after, before).any() for after, before in in_chunks(*pairs[0])):
+        return _NONE  # all but always
     same = np.ones(pairs[0][0].shape, bool)
     for pair in pairs:
         for found, after, before in in_chunks(same, *pair):
@@ -269,6 +239,8 @@ def _untouched(*pairs: tuple[Array, Array]) -> Array:
 
 def _same(a: Array, b: Array) -> Array:
     """Element by element; NaN is NaN."""
+    if a.dtype.kind == b.dtype.kind == "f":  # nothing is rounded where they are compared
+        return np.asarray((a == b) | ((a != a) & (b != b)))
     if is_float(a.dtype):
         wide, other = a.astype(np.float64), b.astype(np.float64)
         return np.asarray((wide == other) | (np.isnan(wide) & np.isnan(other)))

@@ -8,13 +8,12 @@ import mmap
 import os
 import tempfile
 import weakref
-from collections import deque
 from typing import Any
 
 import numpy as np
 
 from validator.differential.digests import is_known
-from validator.differential.numbers import Array, bits_of, each_part
+from validator.differential.numbers import Array, bits_of, each_part, poured
 
 __all__ = ["kept", "room", "spilled", "taken"]
 
@@ -24,20 +23,32 @@ _LARGE = 1 << 21
 
 def spilled(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     """Zeros: a large array is an unlinked file, mapped; where the disk has no room for it, ordinary memory."""
-    size = math.prod(shape) * dtype.itemsize
-    memory = _mapped(size) if size >= _LARGE else None
-    return np.zeros(shape, dtype) if memory is None else np.frombuffer(memory, dtype).reshape(shape)
+    if math.prod(shape) * dtype.itemsize < _LARGE:
+        return np.zeros(shape, dtype)
+    found, old = _room(shape, dtype)
+    if old:
+        flat, zeros = found.reshape(-1), np.broadcast_to(np.zeros((), dtype), found.size)
+        each_part(lambda part: poured(flat[part], zeros[part]), len(flat), dtype.itemsize)
+    return found
 
 
 def room(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     """Of any contents; a large array lies where one before it lay, if it can."""
+    return _room(shape, dtype)[0]
+
+
+def _room(shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[Array, bool]:
+    """The same, and whether anything may stand there: if not, zeros do."""
     size = math.prod(shape) * dtype.itemsize
-    memory = _had(size) or _mapped(size) if size >= _LARGE else None
+    if size < _LARGE:
+        return np.empty(shape, dtype), True
+    old = _had(size)
+    memory = old or _mapped(size)
     if memory is None:
-        return np.empty(shape, dtype)
+        return np.zeros(shape, dtype), False
     flat = np.frombuffer(memory, dtype)
     weakref.finalize(flat, _spare, memory).atexit = False  # views of it keep it alive
-    return flat.reshape(shape)
+    return flat.reshape(shape), old is not None
 
 
 def kept(array: Array) -> Array:
@@ -61,17 +72,22 @@ def taken(there: Array, known: Array | None, *, copied: bool = True) -> Array:
     return kept(there) if copied else there
 
 
-_SPARE: deque[mmap.mmap] = deque(maxlen=2)
+_SPARE: list[mmap.mmap] = []
 """The last files that were let go of: new pages take several times as long to write as old ones."""
+_SPARED = 1 << 29
+"""Bytes of them."""
 
 
 def _spare(memory: mmap.mmap) -> None:
     _SPARE.append(memory)
+    while sum(map(len, list(_SPARE))) > _SPARED:
+        with contextlib.suppress(IndexError):
+            _SPARE.pop(0)
 
 
 def _had(size: int) -> mmap.mmap | None:
     """One of them, of so many bytes."""
-    for memory in [m for m in _SPARE if len(m) == size]:
+    for memory in [m for m in _SPARE if len(m) == size][::-1]:
         with contextlib.suppress(ValueError):  # another thread took it
             _SPARE.remove(memory)
             return memory

@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from validator.differential import passes
 from validator.differential.graded import Graded, is_graded
-from validator.differential.numbers import Array, eps_of, in_chunks, is_float, smallest
-from validator.differential.spill import spilled
+from validator.differential.numbers import Array, copied, eps_of, in_chunks, is_float, smallest
+from validator.differential.spill import room, spilled
 
 __all__ = ["BARELY", "F64", "Spread", "Undecided", "apart", "yardstick"]
 
@@ -36,8 +37,8 @@ class Spread:
 
     def __init__(self, exact: Array, native: Array) -> None:
         """Keeps the exact result: what is given here may go."""
-        self.exact: F64 = spilled(exact.shape, np.dtype(np.float64))
-        self.exact[...] = exact
+        self.exact: F64 = room(exact.shape, np.dtype(np.float64))
+        copied(self.exact, exact)
         self._native = native
         self._moved: F64 = spilled(exact.shape, np.dtype(np.float64))
         self._jumps: NDArray[np.bool_] = np.broadcast_to(np.zeros((), np.bool_), exact.shape)
@@ -77,6 +78,8 @@ class Spread:
         floating = is_float(self._native.dtype)
         if self._graded is not None:
             self._graded.add(probe)
+        if floating and passes.added(self._moved, probe, self.exact, share):
+            return
         for moved, wide, exact, native in in_chunks(self._moved, probe, self.exact, self._native):
             if floating:
                 moved += share * np.square(_finite(wide.astype(np.float64, copy=False) - exact))
@@ -117,6 +120,8 @@ class Spread:
             return
         if self._promised is None:
             self._promised = spilled(self.exact.shape, self.exact.dtype)
+        if passes.added(self._promised, probe, self.exact, share):
+            return
         for moved, wide, exact in in_chunks(self._promised, probe, self.exact):
             moved += share * np.square(_finite(wide.astype(np.float64, copy=False) - exact))
 
@@ -145,7 +150,10 @@ class Spread:
         if self._graded is not None:
             self._graded.add(one)
             self._graded.add(other)
-        for moved, first, second, exact, jumps in in_chunks(self._moved, one, other, self.exact, self._jumps):
+        arrays = self._moved, one, other, self.exact, self._jumps
+        if passes.halved(*arrays, parts, share, outweighed):
+            return
+        for moved, first, second, exact, jumps in in_chunks(*arrays):
             a, b = (np.abs(half.astype(np.float64) - exact) for half in (first, second))
             both = np.minimum(a, b) * parts
             if outweighed:
@@ -167,6 +175,8 @@ class Spread:
             )
         if self._promised is not None:
             self._whole(self._promised)
+        if passes.measured(self._moved, self.exact, self._native, 0.5 * eps_of(dtype), smallest(dtype)):
+            return self._moved
         for total, exact, native in in_chunks(self._moved, self.exact, self._native):
             total += np.square(_finite(0.5 * eps_of(dtype) * np.abs(exact)))
             total += np.square(_finite(native.astype(np.float64) - exact))

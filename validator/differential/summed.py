@@ -17,7 +17,7 @@ import numpy as np
 
 from validator.differential.arena import Written
 from validator.differential.cases import FILLED, Case, Inputs, float_arguments
-from validator.differential.numbers import CHUNK, Array, Source, derived, eps_of, is_float
+from validator.differential.numbers import CHUNK, Array, Source, derived, each_part, eps_of, is_float
 from validator.manifest.contract import KernelContract
 
 __all__ = ["PROMISED", "Sum", "halves", "long_sums"]
@@ -141,11 +141,15 @@ def _scaled(array: Array, axes: tuple[int, ...], moved: list[Array], walk: list[
 
     def write(target: Array) -> None:
         step = max(1, CHUNK * len(walk[0]) // math.prod(map(len, walk)))
-        for start in range(0, len(walk[0]), step):
-            rows = slice(start, start + step)
-            part = (slice(None),) * axes[0] + (rows,)
-            factors = 1.0 + math.prod(along(moved, rows)) * sum(along(walk, rows))
-            np.multiply(array[part], factors, out=target[part], casting="unsafe")
+
+        def scale(stretch: slice) -> None:
+            for start in range(stretch.start, stretch.stop, step):
+                rows = slice(start, min(start + step, stretch.stop))
+                part = (slice(None),) * axes[0] + (rows,)
+                factors = 1.0 + math.prod(along(moved, rows)) * sum(along(walk, rows))
+                np.multiply(array[part], factors, out=target[part], casting="unsafe")
+
+        each_part(scale, len(walk[0]), target.nbytes // len(walk[0]))
 
     def along(vectors: list[Array], rows: slice) -> Iterator[Any]:
         for axis, vector in zip(axes, [vectors[0][rows], *vectors[1:]], strict=True):

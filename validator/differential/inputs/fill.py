@@ -16,6 +16,8 @@ from validator.manifest.contract import Role, Values
 __all__ = ["Fill", "Room", "as_segments", "drawn_segments", "filled", "in_domain", "in_range", "ranged", "within"]
 
 _WIDEST = 1 << 62
+_BELL = 4.0
+"""No bell is as large: what may be, in either direction, needs not be moved into the domain."""
 Room = Callable[[tuple[int, ...], np.dtype[Any]], Array]
 """Memory for an array of this shape and type."""
 
@@ -150,6 +152,9 @@ def filled(fill: Fill, source: Source) -> Array:
     if d.probability or d.sorted:  # rows hang together
         return in_domain(fill, drawn(fill.shape))
     values = fill.room(fill.shape, fill.dtype)
+    if not any(given) and low <= -_BELL and high >= _BELL:
+        source.bell_into(values.reshape(-1))
+        return values
     for (part,) in in_chunks(values):
         part[...] = in_domain(fill, drawn(part.shape))
     return values

@@ -1,4 +1,4 @@
-"""What is compiled: two sources in C, and a build hook that leaves them out where there is no compiler."""
+"""What is compiled: sources in C, and a build hook that leaves them out where there is no compiler."""
 
 from __future__ import annotations
 
@@ -25,12 +25,14 @@ def function(name: str, *arguments: type[Any]) -> Any:
 
 
 def sources_in(folder: Path) -> list[Path]:
+    """What is handed to a compiler."""
     return sorted(folder.glob("*.c"))
 
 
 def library_in(folder: Path) -> Path:
     """Where the library of these very sources lies, if it was compiled: one of older sources is never loaded."""
-    digest = hashlib.sha256(b"\0".join(source.read_bytes() for source in sources_in(folder)))
+    read = sorted(folder.glob("*.[ch]"))
+    digest = hashlib.sha256(b"\0".join(source.read_bytes() for source in read))
     return folder / f"native-{digest.hexdigest()[:16]}.so"
 
 

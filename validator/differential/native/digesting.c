@@ -10,6 +10,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "machines.h"
+
 #define BLOCK 4096
 #define APART 16
 #define LANES 8
@@ -17,13 +19,6 @@
 typedef uint64_t words __attribute__((vector_size(LANES * sizeof(uint64_t))));
 typedef uint32_t halves __attribute__((vector_size(LANES * sizeof(uint64_t))));
 typedef unsigned __int128 product;
-
-#if defined(__x86_64__) && defined(__linux__) && defined(__GNUC__) && !defined(__clang__)
-#define EACH_MACHINE __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
-#else
-#define EACH_MACHINE
-#endif
-#define INLINE static inline __attribute__((always_inline))
 
 #define PRIME (((uint64_t)1 << 61) - 1)
 

@@ -1,0 +1,70 @@
+/* What sources in C share: lanes of numbers, and elements of every type read as float64. */
+#ifndef LANES_H
+#define LANES_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "machines.h"
+
+/* Eight lanes on every machine, so that sums do not hang on the width of its vectors. */
+#define LANES 8
+
+typedef double wide __attribute__((vector_size(LANES * sizeof(double))));
+typedef float narrow __attribute__((vector_size(LANES * sizeof(float))));
+typedef int64_t words __attribute__((vector_size(LANES * sizeof(int64_t))));
+typedef uint32_t halves __attribute__((vector_size(LANES * sizeof(uint32_t))));
+typedef uint16_t quarters __attribute__((vector_size(LANES * sizeof(uint16_t))));
+
+INLINE wide doubled(halves bits) { return __builtin_convertvector((narrow)bits, wide); }
+
+INLINE wide of_float64(const void *at)
+{
+    wide values;
+    memcpy(&values, at, sizeof values);
+    return values;
+}
+
+INLINE wide of_float32(const void *at)
+{
+    halves bits;
+    memcpy(&bits, at, sizeof bits);
+    return doubled(bits);
+}
+
+INLINE wide of_bfloat16(const void *at)
+{
+    quarters bits;
+    memcpy(&bits, at, sizeof bits);
+    return doubled(__builtin_convertvector(bits, halves) << 16);
+}
+
+/* The exponent goes where float32 has it; a multiplication puts it right, subnormals too. All ones stay all ones. */
+INLINE wide of_float16(const void *at)
+{
+    quarters given;
+    memcpy(&given, at, sizeof given);
+    halves bits = __builtin_convertvector(given, halves), sign = (bits & 0x8000) << 16, rest = (bits & 0x7fff) << 13;
+    halves odd = (halves)((bits & 0x7c00) == 0x7c00);
+    narrow finite = (narrow)rest * 0x1p112f;
+    return doubled(sign | (odd & (rest | 0x7f800000)) | (~odd & (halves)finite));
+}
+
+INLINE wide magnitude(wide a)
+{
+    return (wide)((words)a & ((words){0} + INT64_MAX));
+}
+
+/* Where a condition holds, which is all ones there and zero elsewhere. */
+INLINE wide where(words holds, wide a)
+{
+    return (wide)(holds & (words)a);
+}
+
+INLINE wide or_zero(wide a)
+{
+    return where((words)(magnitude(a) <= 0x1.fffffffffffffp1023), a);
+}
+
+#endif

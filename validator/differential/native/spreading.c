@@ -1,0 +1,113 @@
+/* How far results lie from the exact one: each line of `spread.py` in one pass over memory, with the same bits. */
+#include "lanes.h"
+
+/* A loop over lanes of arrays; of those at the end, only so many count. */
+#define EACH(count, ...)                                                                                               \
+    for (size_t at = 0; at < (count); at += LANES) {                                                                   \
+        size_t here = at + LANES <= (count) ? LANES : (count) - at;                                                    \
+        __VA_ARGS__                                                                                                    \
+    }
+
+INLINE wide some(const double *from, size_t here)
+{
+    wide found = {0};
+    if (here == LANES)
+        memcpy(&found, from, sizeof found);
+    else
+        memcpy(&found, from, here * sizeof *from);
+    return found;
+}
+
+INLINE void put(double *to, wide values, size_t here)
+{
+    if (here == LANES)
+        memcpy(to, &values, sizeof values);
+    else
+        memcpy(to, &values, here * sizeof *to);
+}
+
+EACH_MACHINE void spread_add(double *moved, const double *probe, const double *exact, size_t count, double share)
+{
+    EACH(count, {
+        wide off = or_zero(some(probe + at, here) - some(exact + at, here));
+        put(moved + at, some(moved + at, here) + share * (off * off), here);
+    })
+}
+
+/* `jumps`: null where there are none. */
+EACH_MACHINE void spread_halves(double *moved, const double *one, const double *other, const double *exact,
+                                const char *jumps, size_t count, double parts, double share, double outweighed)
+{
+    EACH(count, {
+        wide right = some(exact + at, here), a = magnitude(some(one + at, here) - right),
+             b = magnitude(some(other + at, here) - right);
+        words less = (words)(a < b), known = (words)(a == a) & (words)(b == b);
+        wide both = (wide)((less & (words)a) | (~less & (words)b)) * parts;
+        if (outweighed != 0) {
+            wide own = outweighed * magnitude(right);
+            words more = (words)(both > own);
+            both = (wide)((more & (words)both) | (~more & (words)own));
+            known &= (words)(a > 0) | (words)(b > 0);
+        }
+        if (jumps != NULL)
+            for (size_t k = 0; k < here; k++)
+                known[k] &= jumps[at + k] ? 0 : -1;
+        both = or_zero(where(known, both));
+        put(moved + at, some(moved + at, here) + share * (both * both), here);
+    })
+}
+
+#define YARD(name, size)                                                                                               \
+    EACH_MACHINE void yard_##name(double *total, const double *exact, const char *native, size_t count, double half,   \
+                                  double least)                                                                        \
+    {                                                                                                                  \
+        EACH(count, {                                                                                                  \
+            char last[LANES * size] = {0};                                                                             \
+            memcpy(last, native + at * size, here * size);                                                             \
+            wide right = some(exact + at, here), own = or_zero(half * magnitude(right)),                                \
+                 off = or_zero(of_##name(last) - right);                                                                \
+            wide sum = some(total + at, here) + own * own + off * off;                                                 \
+            for (int k = 0; k < LANES; k++)                                                                            \
+                sum[k] = __builtin_sqrt(sum[k]);                                                                       \
+            put(total + at, sum + least, here);                                                                        \
+        })                                                                                                             \
+    }
+
+YARD(float64, 8)
+YARD(float32, 4)
+YARD(bfloat16, 2)
+YARD(float16, 2)
+
+/* found: 1 where some exact value is beyond the ends of its type, or no number; the largest finite yardstick.
+ * `free`: elements of which nothing is said; null where there are none. */
+EACH_MACHINE void ends(const double *exact, const double *yard, const char *free, size_t count, double top,
+                       double *found)
+{
+    words outside = {0};
+    wide most = {0};
+    EACH(count, {
+        wide right = magnitude(some(exact + at, here)), due = or_zero(some(yard + at, here));
+        if (free != NULL)
+            for (size_t k = 0; k < here; k++)
+                due[k] = free[at + k] ? 0 : due[k];
+        outside |= ~(words)(right <= top);
+        words more = (words)(due > most);
+        most = (wide)((more & (words)due) | (~more & (words)most));
+    })
+    for (int k = 0; k < LANES; k++) {
+        found[0] = outside[k] ? 1 : found[0];
+        found[1] = most[k] > found[1] ? most[k] : found[1];
+    }
+}
+
+/* found: 1 where some value is no zero and smaller than this. */
+EACH_MACHINE void below(const double *values, size_t count, double least, double *found)
+{
+    words seen = {0};
+    EACH(count, {
+        wide size = magnitude(some(values + at, here));
+        seen |= (words)(size < least) & (words)(size > 0);
+    })
+    for (int k = 0; k < LANES; k++)
+        found[0] = seen[k] ? 1 : found[0];
+}
