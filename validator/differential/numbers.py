@@ -145,6 +145,8 @@ def beside(others: int) -> Iterator[None]:
 
 def each_part(function: Callable[[slice], _T], count: int, size: int) -> list[_T]:
     """The function of every stretch of `count` elements of `size` bytes, in order; large ones in several threads."""
+    if count * size < _LARGE:  # how many processors there are takes as long to ask as to do some of it
+        return [function(slice(0, count))]
     threads = min(_THREADS, (os.cpu_count() or 1) - _TAKEN.get())
     parts = max(1, min(threads, count * size // _LARGE + 1))
     step = -(-max(count, 1) // parts // 64) * 64
