@@ -127,6 +127,8 @@ class Prepared:
     """Seconds in here, by the clock."""
     busy: float = 0.0
     """Seconds in here, of this process's processor time."""
+    sets: int = 0
+    """Of values, for which the reference was asked since the inputs of a case were built; always in one order."""
     drawing: float = 0.0
     asking: float = 0.0
     """Seconds that drawing a new set of values took, and asking the reference about it; the most."""
@@ -137,7 +139,7 @@ class Prepared:
         self.runner.expect = self.expect  # type: ignore[method-assign]
 
     def build(self, case: Case) -> Inputs:
-        started, busy = time.perf_counter(), time.process_time()
+        started, busy, self.sets = time.perf_counter(), time.process_time(), 0
         if case.id not in self.built:
             self.built[case.id] = copied(self.make(case))
             self.drawing = max(self.drawing, time.perf_counter() - started)
@@ -170,9 +172,8 @@ class Prepared:
 
     def expect(self, case: Case, inputs: Inputs) -> dict[str, Expected]:
         started, busy = time.perf_counter(), time.process_time()
-        # Of changes by a plan one moves the first element, one a single one, one two that balance.
-        x = inputs["x"].reshape(-1)
-        key = case.id + str([float(v.reshape(-1)[0]) for v in inputs.values()]) + str((x.sum(), np.vdot(x, x)))
+        key = f"{case.id} {self.sets}"
+        self.sets += 1
         if key not in self.right:
             self.right[key] = self.ask(case, inputs)
             self.asking = max(self.asking, time.perf_counter() - started)
