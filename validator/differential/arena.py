@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from validator.differential.numbers import Array, bits_of, dtype_of, each_part, flattened, poured, same_bytes
+from validator.manifest.values import SHARED_LAYOUTS
 from validator.run.channel import DTYPE_NAMES
 from validator.run.channel import Array as Descriptor
 
@@ -18,6 +19,7 @@ __all__ = [
     "GUARD",
     "PATTERNS",
     "Written",
+    "apart",
     "body_of",
     "byte_of",
     "changed",
@@ -97,12 +99,22 @@ def layout_of(shape: tuple[int, ...], size: int, layout: str) -> tuple[tuple[int
         row = step // shape[0]
         strides[0] = -(-(_FAR * size + row) // (shape[0] - 1) // _ROW) * _ROW
         step = strides[0] * (shape[0] - 1) + row
+    if layout in SHARED_LAYOUTS and shape and 0 not in shape:
+        row = step // shape[0]
+        strides[0] = apart(shape, layout) * size
+        step = strides[0] * (shape[0] - 1) + row
     if layout == "sliced" and shape:
         offset = sum(gap * strides[axis] for axis in {0, len(shape) - 1})
     if layout == "offset":
         offset = max(size, _VECTOR // 2) if fast else size  # as one half of a vector, or as one element is
         step += offset
     return tuple(strides), offset, step
+
+
+def apart(shape: tuple[int, ...], layout: str) -> int:
+    """Elements between two positions along the first axis where some are others, too."""
+    row = math.prod(shape[1:])
+    return 0 if layout == "expanded" else row if row < 2 else row // 2
 
 
 def is_contiguous(array: Descriptor) -> bool:

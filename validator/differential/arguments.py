@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from validator.differential.arena import apart
 from validator.differential.case import Case
 from validator.differential.errors import DifferentialError
 from validator.differential.inputs import VARIANTS, Fill, Room, filled
@@ -20,6 +21,7 @@ from validator.differential.pinned import few, pinned
 from validator.differential.shapes import shape_of
 from validator.manifest.contract import FILLED, KernelContract, Role, Values
 from validator.manifest.dims import parse_expression
+from validator.manifest.values import SHARED_LAYOUTS
 
 __all__ = [
     "LARGEST",
@@ -36,6 +38,7 @@ __all__ = [
     "is_written",
     "judged_arguments",
     "nameable",
+    "shares",
     "size_of",
     "values_of",
     "with_padding_told",
@@ -149,6 +152,9 @@ def build(
     for name, (_, values) in contract.values.items():
         if values.domain.hangs_on is not None:
             inputs[name] = _made(_holding(contract, case, name, inputs), case)
+    for name, layout in case.layouts:
+        if layout in SHARED_LAYOUTS and isinstance(inputs[name], np.ndarray):
+            inputs[name] = _shared(inputs[name], layout)
     for name in case.aliased:
         inputs[name] = inputs[alias_of(contract, name)]
     if case.padding:
@@ -156,6 +162,15 @@ def build(
         for name, unused in unused_parts(contract, inputs).items():
             inputs[name][unused] = np.nan
     return inputs
+
+
+def _shared(array: Array, layout: str) -> Array:
+    """The values of an array of which some elements are others, too."""
+    if not array.ndim or not array.size:
+        return array
+    count, row = array.shape[0], array.size // array.shape[0]
+    at = apart(array.shape, layout) * np.arange(count)[:, None] + np.arange(row)
+    return array.reshape(-1)[at].reshape(array.shape)
 
 
 def _made(fill: Fill, case: Case) -> Any:
@@ -216,6 +231,8 @@ def _holding(contract: KernelContract, case: Case, name: str, inputs: Inputs) ->
 
 def with_padding_told(contract: KernelContract, case: Case) -> Case:
     """The case, without padding where nothing is unused. What a generator gives is not looked at."""
+    if shares(case):  # what is unused in one row may be used in another
+        return replace(case, padding=False, aliased=(), plan="same-buffer" if case.plan in _BY_ELEMENT else case.plan)
     domains = {name: values.domain for name, (_, values) in contract.values.items()}
     speaking = [name for name, d in domains.items() if d.speaks_of is not None or d.last is not None]
     if not case.padding or set(speaking) & set(contract.generated) or size_of(contract, case) > LARGEST:
@@ -228,6 +245,15 @@ def with_padding_told(contract: KernelContract, case: Case) -> Case:
         inputs[name] = 0 if is_number else made
     unused = unused_parts(contract, inputs).values()
     return case if any(where.any() for where in unused) else replace(case, padding=False)
+
+
+_BY_ELEMENT = ("flip", "batch-mates")
+"""Plans that change some elements and no others."""
+
+
+def shares(case: Case) -> bool:
+    """Whether some elements of an argument are others, too."""
+    return any(layout in SHARED_LAYOUTS for _, layout in case.layouts)
 
 
 def size_of(contract: KernelContract, case: Case) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from validator.differential.arguments import SPOKEN, Inputs, aliases_of, fill_of, is_drawn
+from validator.differential.arguments import SPOKEN, Inputs, aliases_of, fill_of, is_drawn, shares
 from validator.differential.case import Case
 from validator.differential.inputs import Fill
 from validator.differential.numbers import Array, Source, derived, same_bytes
@@ -26,6 +26,8 @@ def single_changes(contract: KernelContract, case: Case, inputs: Inputs) -> Gene
 
     Each lasts until the next one is asked for, or this is closed.
     """
+    if shares(case):
+        return
     source = Source(derived(case.seed, "flip"))
     able: tuple[list[str], list[str]] = ([], [])
     counted = {values.domain.hangs_on for _, values in contract.values.values()}
@@ -48,6 +50,8 @@ def rearranged(contract: KernelContract, case: Case, inputs: Inputs) -> Generato
 
     Each lasts until the next one is asked for, or this is closed. Nothing where it is the same either way.
     """
+    if shares(case):
+        return
     whole = [
         name
         for name, (role, values) in contract.values.items()

@@ -21,6 +21,7 @@ from validator.differential.numbers import derived
 from validator.differential.padding import has_padding
 from validator.differential.shapes import Space
 from validator.manifest.contract import KernelContract, Values
+from validator.manifest.values import SHARED_LAYOUTS
 from validator.scale.covering import Constraint, Cover, CoverError, cover
 
 __all__ = ["combinations", "combined_cases"]
@@ -176,7 +177,7 @@ def _holds(holds: Callable[[Mapping[str, int]], bool], alone: Mapping[str, int],
 
 def _layouts(values: Values) -> tuple[str, ...]:
     """Rows gigabytes apart are tried by themselves."""
-    return tuple(layout for layout in layouts_of(values) if layout != "distant")
+    return tuple(layout for layout in layouts_of(values) if layout not in ("distant", *SHARED_LAYOUTS))
 
 
 def _sizes(contract: KernelContract, space: Space) -> dict[str, tuple[int, ...]]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from validator.manifest.dims import Constraint, Membership, parse_constraint, parse_expression
 from validator.manifest.roles import FILLED, Role
-from validator.manifest.values import Domain, Values
+from validator.manifest.values import SHARED_LAYOUTS, Domain, Values
 
 if TYPE_CHECKING:
     from validator.manifest.contract import Argument, ContractField, KernelContract
@@ -166,6 +166,7 @@ def bad_names(contract: KernelContract) -> Iterator[str]:
                 yield f"argument {arg!r}: dtype_of names {like!r}, which has a `dtype_of` itself; name what that names"
             elif value.dtype != values[like][1].dtype:
                 yield f"argument {arg!r}: has a `dtype` and `dtype_of`; leave one of them out"
+        yield from (f"argument {arg!r}: {told}" for told in _bad_layouts(contract, arg))
         if (scales := value.domain.scales) is not None and scales not in values:
             yield f"argument {arg!r}: domain.scales names {scales!r}{_nearest(scales, values)}"
     parts: list[Argument | ContractField] = [*contract.args, *(field for arg in contract.args for field in arg.fields)]
@@ -187,6 +188,21 @@ def bad_names(contract: KernelContract) -> Iterator[str]:
             yield f"returns: no argument {name!r}{_nearest(name, values)}"
         elif values[name][0] is not Role.OUTPUT:
             yield f"returns: argument {name!r} is not an output"
+
+
+def _bad_layouts(contract: KernelContract, name: str) -> Iterator[str]:
+    """Layouts in which elements are others too, where each has to be its own."""
+    role, values = contract.values[name]
+    domain = values.domain
+    shared = [layout for layout in values.layouts if layout in SHARED_LAYOUTS]
+    if not shared:
+        return
+    if role in (Role.OUTPUT, Role.STATE, Role.WORKSPACE) or values.inplace:
+        yield f"lies {shared[0]}, and the kernel writes it: two results would be one"
+    elif domain.speaks_of or domain.probability or domain.sum or domain.unique or domain.sorted or domain.last:
+        yield f"lies {shared[0]}, and its domain says more than what each element may be by itself"
+    elif name in contract.generates or (contract.generator is not None and not contract.generates):
+        yield f"lies {shared[0]}, and {contract.generator} makes it"
 
 
 def _twice(contract: KernelContract) -> Iterator[str]:

@@ -12,6 +12,7 @@ from validator.manifest.dims import parse_expression
 
 __all__ = [
     "DTYPES",
+    "SHARED_LAYOUTS",
     "Callable_",
     "DType",
     "Domain",
@@ -65,11 +66,14 @@ _DTYPE_ALIASES = {
 }  # fmt: skip
 DTYPES: tuple[str, ...] = DType.__args__  # type: ignore[attr-defined]
 
-Layout = Literal["contiguous", "strided", "transposed", "sliced", "offset", "distant"]
+Layout = Literal["contiguous", "strided", "transposed", "sliced", "offset", "distant", "expanded", "overlapping"]
 """How an array may lie in memory: `strided` has gaps between rows (a vector: between elements), `transposed` swaps its
 last two axes in memory, `sliced` is the middle of a larger array, `offset` starts one element after an aligned address,
 `distant` has so much between two positions along its first axis that offsets leave 32 bits (on a GPU; elsewhere it is
-contiguous)."""
+contiguous). Of what is only read: `expanded` is one position for all along its first axis (a stride of 0),
+`overlapping` has rows that begin half way in the one before, as windows do."""
+SHARED_LAYOUTS: tuple[Layout, ...] = ("expanded", "overlapping")
+"""Some elements are others, too."""
 
 Callable_ = Annotated[str, BeforeValidator(lambda v: module_function(v) if isinstance(v, str) else v)]
 """`module:function`, importable from `import_root`."""
