@@ -51,9 +51,13 @@ class Played:
     def __init__(self, array: Any, want: Expected, by: KernelContract) -> None:
         self.array, self.fetched, self.want, self.by = array, 0, want, by
 
-    def fetch(self, into: Any, start: int = 0) -> None:
+    def fetch(self, into: Any) -> None:
+        self.gather(into, [0])
+
+    def gather(self, into: Any, starts: Any) -> None:
         self.fetched += len(into)
-        into[...] = self.array.reshape(-1).view(np.uint8)[start : start + len(into)]
+        each, there = len(into) // len(starts), self.array.reshape(-1).view(np.uint8)
+        into[...] = np.concatenate([there[start : start + each] for start in starts])
 
     def weight(self, right: Any) -> Any:
         assert right is self.want.exact
@@ -122,7 +126,7 @@ def test_a_weight_is_never_less_than_it_is():
             assert worst >= np.max(error / want.yardstick)
             assert off >= np.sum(error**2) * (1 - 1e-12)
             assert due <= np.sum(want.yardstick**2) * (1 + 1e-12)
-            assert worst <= np.max(error / want.yardstick) * 1.02 + 0.01, "nor much more"
+            assert worst <= np.max(error / want.yardstick) * 1.04 + 0.05, "nor much more"
 
 
 @pytest.mark.parametrize(
@@ -171,16 +175,18 @@ def test_no_yardstick_means_equal_and_an_endless_one_excuses_no_other_element():
     assert taken.fetched == far.nbytes
 
 
-def test_how_far_it_is_off_is_told_from_a_few_stretches():
+@pytest.mark.parametrize(("rows", "brought"), [(64, False), (15, True)])
+def test_how_far_it_is_off_is_told_from_a_few_stretches(rows: int, brought: bool):
     draw = np.random.default_rng(5)
-    exact = draw.standard_normal((64, 1 << 14))
+    exact = draw.standard_normal((rows, 1 << 14))
     want = Expected(
         exact, exact.astype(BF16), np.full_like(exact, 2.0**-8), np.broadcast_to(np.zeros((), bool), exact.shape)
     )
     array = (exact * 1.004).astype(BF16)
     taken, found = there(array, want, contract("bfloat16"))
     assert error_of({"out": want}, found) == error_of({"out": want}, {"out": array})
-    assert 0 < taken.fetched < array.nbytes
+    assert (taken.fetched == array.nbytes) == brought
+    assert taken.fetched
 
 
 def test_results_are_brought_once_and_only_when_somebody_asks():

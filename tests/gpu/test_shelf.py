@@ -25,9 +25,9 @@ import pytest
 
 from tests.support.weight import weight_of
 from validator.differential.cases import Case
-from validator.differential.engine import run_case
 from validator.differential.processes import Trees, runner_for
 from validator.differential.runner import Runner
+from validator.differential.running import run_case
 from validator.errors import Problem
 from validator.gpu import shelf as module
 from validator.gpu.driver import DeviceError, Function, Launch, NotHere, Parameters
@@ -145,7 +145,7 @@ class Played:
 
 def weigh(dtype: Any, got: int, trusted: int, away: int, yard: int, count: int, into: int) -> None:
     assert not any(at % 16 for at in (got, trusted, away, yard))
-    types = (dtype, dtype, np.dtype(np.float16), np.dtype(np.uint16))
+    types = (dtype, dtype, np.dtype(np.uint16), np.dtype(np.uint16))
     arrays = (
         np.frombuffer(ctypes.string_at(at, count * t.itemsize), t)
         for at, t in zip((got, trusted, away, yard), types, strict=True)
@@ -198,6 +198,7 @@ def wrong(shelf: Shelf, rows: Any) -> int:
 
 
 def poke(region: module.Region, at: int) -> None:
+    region._shelf.settle()
     byte = ctypes.c_uint8.from_address(region.address + at)
     byte.value ^= 0x5F
 
@@ -293,15 +294,15 @@ def test_a_result_is_taken_where_nobody_changes_it_and_known_by_its_bits(shelf: 
     assert region.as_known(BODY, again) is None, "the other one stands for it"
     poke(region, 343)
     assert wrong(shelf, [region.as_known(BODY, first)]) == 1
-    few = np.empty(4, np.uint8)
-    first.fetch(few, 84)
-    assert few.tobytes() == value.tobytes()[84:]
+    few = np.empty(8, np.uint8)
+    first.gather(few, [84, 8])
+    assert few.tobytes() == value.tobytes()[84:] + value.tobytes()[8:12]
 
 
 def test_a_result_is_weighed_by_what_was_sent_and_asked_for_once(shelf: PlayedShelf, device: Played):
     region, value = region_of(shelf), values(3)
     right, yard = value.astype(np.float64), np.full(22, 0x3F80, np.uint16)
-    shelf.expect(right, value, np.full(22, 0.5, np.float16), yard)
+    shelf.expect(right, value, np.full(22, 0x3F00, np.uint16), yard)
     region.load(arena_of(value + np.float32(0.25)))
     taken = region.take(BODY)
     assert shelf.look([region.around(BODY, 0xEE)[0]], [(taken, right)]) == [0]

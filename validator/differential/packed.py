@@ -27,10 +27,10 @@ class Packed:
     """Of one output, in rows."""
 
     trusted: Array
-    away: NDArray[np.float16]
-    """How far the exact result is from the trusted one, in yardsticks."""
+    away: NDArray[np.uint16]
+    """How far the exact result is from the trusted one, in yardsticks, cut to the bits of bfloat16."""
     yard: NDArray[np.uint16]
-    """The yardsticks, no larger than they are: the bits of bfloat16."""
+    """The yardsticks, no larger than they are, likewise."""
 
 
 def is_packable(contract: KernelContract, want: Expected) -> bool:
@@ -46,17 +46,27 @@ def packed(contract: KernelContract, want: Expected) -> Packed | None:
     if not is_packable(contract, want) or not free.size or bool((free if any(free.strides) else free[:1]).any()):
         return None
     trusted = np.ascontiguousarray(want.native)
-    away, yard = np.empty(trusted.size, np.float16), np.empty(trusted.size, np.uint16)
+    away, yard = (np.empty(trusted.size, np.uint16) for _ in range(2))
     arrays = [flattened(array) for array in (trusted, want.exact, want.yardstick)]
 
     def pack(part: slice) -> None:
         for at in range(part.start, part.stop, CHUNK):
             stretch = slice(at, min(at + CHUNK, part.stop))
             native, exact, due = (array[stretch] for array in arrays)
-            yard[stretch] = down = (due * _DOWN).astype(np.float32).view(np.uint32) >> 16
+            down = _cut((due * _DOWN).astype(np.float32), yard[stretch])
             off = exact - native.astype(np.float64)
-            with np.errstate(all="ignore"):
-                away[stretch] = np.where(off == 0, 0, off / (down << 16).view(np.float32))
+            _cut(off.astype(np.float32) / down, away[stretch])
+            if not down.all():
+                away[stretch][(down == 0) & (off == 0)] = 0
 
-    each_part(pack, trusted.size, 24)
+    with np.errstate(all="ignore"):
+        each_part(pack, trusted.size, 24)
     return Packed(trusted, away, yard)
+
+
+def _cut(values: NDArray[np.float32], into: NDArray[np.uint16]) -> NDArray[np.float32]:
+    """As bfloat16, towards zero: its bits, and what they say."""
+    bits = values.view(np.uint32)
+    np.right_shift(bits, 16, out=into, casting="unsafe")
+    bits &= 0xFFFF0000
+    return values

@@ -43,9 +43,16 @@ class Looking:
 
     def __init__(self, memory: Memory, measures: Measures) -> None:
         self._memory, self._device, self._measures = memory, memory.device, measures
+        self._waiting: list[Stretch] = []
 
     def lay(self, rows: Sequence[Stretch]) -> None:
-        """Puts there what should stand there; queued."""
+        """Put there what should stand there, as soon as somebody asks for it: while a call runs, it would have to stand
+        back for that."""
+        self._waiting += rows
+
+    def laid(self) -> None:
+        """Queues all that waits."""
+        rows, self._waiting = self._waiting, []
         for start in range(0, len(rows), _AT_A_TIME):
             self._device.launch(self._lay, _EVERYWHERE, _parameters(rows[start : start + _AT_A_TIME]))
 
@@ -58,6 +65,7 @@ class Looking:
         if not size:
             return [], []
         assert size <= _FIGURES, "a call has few arrays"
+        self.laid()
         self._device.clear(self._figures, size)
         for start in range(0, len(rows), _AT_A_TIME):
             parameters = _parameters(rows[start : start + _AT_A_TIME], self._figures + 8 * start)

@@ -48,6 +48,8 @@ class Measures(Owned[Measure]):
         """Begin to send what results are weighed by, in rows."""
         if trusted.dtype.name not in _SIZES:
             return
+        self.drop(right)
+        self.collect()
         several = [part.reshape(-1).view(np.uint8) for part in (trusted, away, yard)]
         sizes = [up(len(part), _ALIGNED) for part in several]
         piece = (self._memory.get(sum(sizes)), sum(sizes))

@@ -45,9 +45,13 @@ class Owned(Generic[_T]):
                 self._dead.append(entry)
 
         key = id(owner)
-        if (before := self._entries.pop(key, None)) is not None:
-            self._dead.append(before)
+        self.drop(owner)
         self._entries[key] = entry = _Entry(what, piece, weakref.ref(owner, gone), sent)
+
+    def drop(self, owner: Any) -> None:
+        """It has none any more."""
+        if (entry := self._entries.pop(id(owner), None)) is not None:
+            self._dead.append(entry)
 
     def has(self, owner: Any) -> _T | None:
         """What was told of it, which may be on its way."""

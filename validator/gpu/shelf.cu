@@ -87,11 +87,11 @@ struct Tally {
   double worst = 0, error = 0, due = 0;
   u64 differing = 0;
 
-  // `away`: how far the exact result is from the trusted one, in yardsticks, to eleven bits.
+  // `away`: how far the exact result is from the trusted one, in yardsticks, cut to eight bits.
   __device__ __forceinline__ void add(double got, double trusted, bool same, double away, double yard) {
     const double off = got - trusted;
     const double own = off == 0 ? 0 : float(off) / float(yard);
-    double ratio = fabs(own - away) + fabs(away) * 0x1p-10 + fabs(own) * 0x1p-20 + 0x1p-20;
+    double ratio = fabs(own - away) + fabs(away) * 0x1p-7 + fabs(own) * 0x1p-20 + 0x1p-20;
     ratio = ratio < 1e30 ? ratio : INFINITY;
     const double far = ratio * yard;
     worst = fmax(worst, ratio);
@@ -115,13 +115,13 @@ struct alignas(16) Eight {
 
 // All begin at multiples of 16 bytes.
 template <typename T>
-static __device__ __forceinline__ void weigh_all(const T* got, const T* trusted, const __half* away,
+static __device__ __forceinline__ void weigh_all(const T* got, const T* trusted, const __nv_bfloat16* away,
                                                         const __nv_bfloat16* yard, u64 count, Weight* out) {
   const u64 me = blockIdx.x * u64(blockDim.x) + threadIdx.x, all = gridDim.x * u64(blockDim.x);
   Tally mine;
   for (u64 i = me; i < count / 8; i += all) {
     const auto g = reinterpret_cast<const Eight<T>*>(got)[i], t = reinterpret_cast<const Eight<T>*>(trusted)[i];
-    const auto a = reinterpret_cast<const Eight<__half>*>(away)[i];
+    const auto a = reinterpret_cast<const Eight<__nv_bfloat16>*>(away)[i];
     const auto y = reinterpret_cast<const Eight<__nv_bfloat16>*>(yard)[i];
 #pragma unroll
     for (int k = 0; k < 8; ++k)
@@ -151,10 +151,10 @@ static __device__ __forceinline__ void weigh_all(const T* got, const T* trusted,
   if (mine.differing) atomicAdd(&out->differing, mine.differing);
 }
 
-#define WEIGH(name, T)                                                                                                      \
-  extern "C" __global__ void name(const T* got, const T* trusted, const __half* away, const __nv_bfloat16* yard, u64 count, \
-                                  Weight* out) {                                                                            \
-    weigh_all(got, trusted, away, yard, count, out);                                                                        \
+#define WEIGH(name, T)                                                                                            \
+  extern "C" __global__ void name(const T* got, const T* trusted, const __nv_bfloat16* away, const __nv_bfloat16* yard, \
+                                  u64 count, Weight* out) {                                                       \
+    weigh_all(got, trusted, away, yard, count, out);                                                              \
   }
 
 // Whole warps, up to 32 a block; `out` is zero before.

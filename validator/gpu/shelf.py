@@ -41,9 +41,18 @@ class Taken:
         self.weighed: tuple[Any, Weight | None] = (None, None)
         """(by what, its weight)."""
 
-    def fetch(self, into: Any, start: int = 0) -> None:
+    def fetch(self, into: Any) -> None:
         self._shelf.enter()
-        self._shelf.device.fetch(self.twin.address + start, into)
+        self._shelf.device.fetch(self.twin.address, into)
+
+    def gather(self, into: Any, starts: Sequence[int]) -> None:
+        each = len(into) // max(len(starts), 1)
+        self._shelf.enter()
+        room = self._shelf.memory.get(len(into))
+        for at, start in enumerate(starts):
+            self._shelf.device.copy(room + at * each, self.twin.address + start, each)
+        self._shelf.device.fetch(room, into)
+        self._shelf.memory.give_back(room, len(into))
 
     def weight(self, right: Any) -> Weight | None:
         if self.weighed[0] is not right:
@@ -102,6 +111,7 @@ class Region:
 
     def load(self, source: memoryview, *, keep: bool = False) -> None:
         self._other_contents()
+        self._shelf.looking.laid()
         self._shelf.device.upload(self.address, np.frombuffer(source, np.uint8))
         if keep:
             self._whole = (self._shelf.memory.get(self.length), self.length)
@@ -109,6 +119,7 @@ class Region:
 
     def fetch(self, into: memoryview) -> None:
         self._shelf.enter()
+        self._shelf.looking.laid()
         self._shelf.device.fetch(self.address, np.frombuffer(into, np.uint8))
 
     def around(self, body: tuple[int, int], pattern: int) -> list[Stretch]:
@@ -133,6 +144,7 @@ class Region:
 
     def take(self, body: tuple[int, int]) -> Taken:
         self._shelf.enter()
+        self._shelf.looking.laid()
         taken = Taken(self._shelf)
         self._shelf.twins.take(self.address + body[0], body, taken)
         return taken
@@ -140,6 +152,7 @@ class Region:
     def close(self) -> None:
         """Its memory is gone, as soon as no worker maps it either."""
         self._other_contents()
+        self._shelf.looking.laid()
         if self.size:
             self._shelf.unshared(*self._made, self.size)
         self.size = 0
@@ -278,6 +291,7 @@ class Shelf:
 
     def settle(self) -> None:
         self.enter()
+        self.looking.laid()
         self.device.synchronize()
 
     def close(self) -> None:

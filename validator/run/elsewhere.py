@@ -38,7 +38,7 @@ class Region(Protocol):
         """A descriptor of it, the caller's to close."""
 
     def poison(self, body: tuple[int, int], element: bytes, pattern: int) -> None:
-        """The element throughout, the pattern around it."""
+        """The element throughout, the pattern around it; there once that is settled."""
 
     def hold(self, value: Any, body: tuple[int, int], source: memoryview, pattern: int) -> None:
         """An array's elements, which stand in `source`, and the pattern around them; sent once for all its calls."""
@@ -75,8 +75,11 @@ class Region(Protocol):
 class Taken(Protocol):
     """Bytes of a region as they were, where nobody else can change them."""
 
-    def fetch(self, into: Any, start: int = 0) -> None:
-        """Fill an array of bytes with those from one on."""
+    def fetch(self, into: Any) -> None:
+        """Fill an array with all of them."""
+
+    def gather(self, into: Any, starts: Sequence[int]) -> None:
+        """Fill an array with stretches of one length, one behind another, that begin there."""
 
     def weight(self, right: Any) -> Weight | None:
         """How far a result is from what was `expect`ed, which `right` stands for; None: nothing is known of that."""
@@ -106,9 +109,9 @@ class Elsewhere(Protocol):
         """Bytes of each that are not what should stand there. `weighed`: what will be asked for its `weight`."""
 
     def expect(self, right: Any, trusted: Any, away: Any, yard: Any) -> None:
-        """Results will be weighed: by a trusted one, by how far from it the exact one is, in yardsticks (float16), and
-        by the yardsticks (bits of bfloat16). All lie in rows, and are sent meanwhile. `right`: what stands for them, as
-        long as it lives."""
+        """Results will be weighed: by a trusted one, by how far from it the exact one is, in yardsticks, and by the
+        yardsticks (both cut to the bits of bfloat16). All lie in rows, and are sent meanwhile. `right`: what stands for
+        them, as long as it lives."""
 
     def alike(self, taken: Taken, known: Any) -> None:
         """What was taken is the bytes of an array, by which they are known from now on."""

@@ -198,11 +198,12 @@ class _OnDevice:
     def _called_late(self, given: list[Any], before: Mapping[Place, Any]) -> Any:
         """On another stream, on which the values come late: until then every bit of them is another."""
         arenas = [part for place in before for part in in_words(self._copies[place].device)]
-        for arena in arenas:
-            arena.bitwise_not_()
-        torch.cuda.synchronize()
         with torch.cuda.stream(self._other):
             _CUDA._sleep(_LATE_CYCLES)
+        for arena in arenas:
+            arena.bitwise_not_()
+        _CUDA.current_stream().synchronize()
+        with torch.cuda.stream(self._other):
             for arena in arenas:
                 arena.bitwise_not_()
             value = self._call(given)

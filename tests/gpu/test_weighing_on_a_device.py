@@ -1,0 +1,62 @@
+"""Results weighed on a device: what numpy says, whatever stands in them, and however long they are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from tests.support.weight import weight_of
+from validator.gpu.driver import NotHere, open_device
+from validator.gpu.shelf import Shelf
+
+pytestmark = pytest.mark.gpu
+
+TYPES = {"bfloat16": 2.0**-9, "float16": 2.0**-12, "float32": 2.0**-25}
+ODD = {"none": (), "a NaN": (np.nan,), "an infinity": (np.inf,), "zeros": (0.0,) * 40}
+
+
+@pytest.fixture(scope="module")
+def shelf() -> Any:
+    device = open_device(beside=True)
+    if isinstance(device, NotHere):
+        pytest.skip(str(device))
+    found = Shelf(lambda: device)
+    yield found
+    found.close()
+
+
+def bits(values: Any) -> Any:
+    return (values.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("odd", ODD)
+@pytest.mark.parametrize("size", [1, 7, 8, 4099, 1 << 20])
+def test_a_device_says_what_numpy_says(shelf: Any, dtype: str, odd: str, size: int):
+    draw = np.random.default_rng(size)
+    exact = draw.standard_normal(size)
+    trusted = exact.astype(np.dtype(getattr(ml_dtypes, dtype, dtype)))
+    yard = np.abs(exact) * TYPES[dtype] + 1e-30
+    away = (exact - trusted.astype(np.float64)) / yard
+    got = (exact + draw.standard_normal(size) * yard).astype(trusted.dtype)
+    for at, value in enumerate(ODD[odd][:size]):
+        got[at] = value
+        if odd == "zeros":
+            trusted[at], yard[at], away[at] = 0, 0, 0
+    few = bits(away), bits(yard)
+    region = shelf.region(1, 512 + max(got.nbytes, 1 << 20))
+    arena = np.zeros(region.length, np.uint8)
+    arena[256 : 256 + got.nbytes] = got.view(np.uint8)
+    region.load(memoryview(arena))
+    shelf.settle()
+    shelf.expect(exact, trusted, *few)
+    taken = region.take((256, got.nbytes))
+    worst, error, due, differing = taken.weight(exact)
+    most, off, own, other = weight_of(got, trusted, *few)
+    assert differing == other
+    assert worst == pytest.approx(most, rel=1e-6)
+    assert due == pytest.approx(own, rel=1e-9)
+    assert error == pytest.approx(off, rel=1e-6, nan_ok=True)
