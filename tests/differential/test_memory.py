@@ -74,6 +74,21 @@ def test_what_is_kept_never_lies_where_something_kept_still_lies() -> None:
         del seen, again
 
 
+def test_zeros_are_zeros_where_something_else_lay(monkeypatch: pytest.MonkeyPatch) -> None:
+    shape, dtype = (1 << 18,), np.dtype(np.float64)
+    monkeypatch.setattr(spill, "_SPARE", [])
+    monkeypatch.setattr(spill, "_SPARED", 3 << 21)
+    several = [spill.room(shape, dtype) for _ in range(5)]
+    for array in several:
+        array.fill(7.0)
+    before = {array.ctypes.data for array in several}
+    del array, several
+    assert len(spill._SPARE) == 3, "no more than so many bytes stay"
+    zeros = spill.spilled(shape, dtype)
+    assert zeros.ctypes.data in before
+    assert not zeros.any()
+
+
 @pytest.mark.parametrize(("candidate", "told"), [("same", ""), ("row_off", "only index 3 of the 700")])
 def test_a_case_of_some_megabytes_is_judged_as_a_small_one(tmp_path: Path, candidate: str, told: str) -> None:
     """Also the first of a run, in which the reference has to repeat itself."""

@@ -50,6 +50,11 @@ def single(x, w, out):
 def half(x, w, out):
     out[::2] = (wide(x) + wide(w))[::2].astype(out.dtype)
 
+def launched(x, w, step, out):
+    if x.dtype == np.float64 and step == 0:
+        raise TypeError("float32 alone")
+    out[step::2] = (wide(x) + wide(w))[step::2].astype(out.dtype)
+
 def ends(x, w, out):
     if x.dtype == np.float64 and x[0, 0] != np.float32(x[0, 0]):
         raise SystemExit
@@ -169,6 +174,19 @@ def test_a_process_that_ends_leaves_no_answer_behind(tmp_path: Path, monkeypatch
         assert not runner.reference.wide
         assert np.array_equal(want.native, right.native)
         assert np.array_equal(want.yardstick, right.yardstick)
+
+
+def test_a_launch_that_raises_leaves_no_answer_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asking, "_AT_ONCE", 1 << 12)
+    types = {"x": "activation", "w": "weight", "out": "output"}
+    args = [{"name": n, "role": role, "dtype": "float32", "shape": ["M", "N"]} for n, role in types.items()]
+    args.insert(2, {"name": "step", "role": "scalar", "dtype": "int32"})
+    named = {"match": "k", "candidate": "ops:launched", "reference": "ops:launched", "args": args}
+    several = {"dims": ["M in 1..2000", "N in 1..2000"], "launches": {"argument": "step", "count": 2}}
+    chosen = KernelContract.model_validate({**named, **several})
+    for runner, inputs, want in asked(tmp_path, chosen, SMALL[-5:]):
+        assert not runner.reference.wide
+        assert np.array_equal(want.native, inputs["x"] + inputs["w"])
 
 
 needs_compiler = pytest.mark.skipif(

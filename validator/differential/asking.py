@@ -131,16 +131,15 @@ class Trusted:
             for inputs in several:
                 lane = self._idle(busy)
                 if lane is None:
-                    oldest = busy.popleft()
-                    yield self._answer(oldest)
-                    lane = oldest.lane
+                    lane, answer = self._answer(busy)
+                    yield answer
                 placed, poison = of.laid(lane, inputs, of.slot)
                 lane.large = True
                 asked = _Asked(lane, placed, poison, [])
                 busy.append(asked)
                 asked.begun += [lane.worker.begin(call, secrets.randbits(63)) for call in placed.calls(of.turns)]
             while busy:
-                yield self._answer(busy.popleft())
+                yield self._answer(busy)[1]
         finally:
             for asked in busy:  # nobody waits for it
                 asked.lane.worker.close()
@@ -159,16 +158,18 @@ class Trusted:
     def _patience(self) -> float:
         return _PATIENCE.get(self._lanes[0].worker.adapter.name, _LONG)
 
-    def _answer(self, asked: _Asked) -> Answer:
-        started = time.monotonic()
+    def _answer(self, busy: deque[_Asked]) -> tuple[_Lane, Answer]:
+        """To the oldest, and where the next may be asked once nobody looks at it."""
+        started, oldest = time.monotonic(), busy[0]
         reply: Reply | None = None
-        for begun in asked.begun:
-            reply = asked.lane.worker.finish(begun)
-            if reply is None or reply.result is None:
-                break
+        for begun in oldest.begun:  # every one of them, or its answer would be taken for a later one's
+            answer = oldest.lane.worker.finish(begun)
+            if reply is None or (reply.result is not None and answer is not None):
+                reply = answer
         self._waited += time.monotonic() - started
-        assert reply is not None  # it is the first that was not answered, if any
-        return asked.placed, asked.poison, reply
+        assert reply is not None  # of the first launch that failed, or the last
+        busy.popleft()
+        return oldest.lane, (oldest.placed, oldest.poison, reply)
 
 
 @dataclass(frozen=True)

@@ -23,10 +23,14 @@ _WIDE = np.dtype(np.float64)
 _REAL, _COUNT = ctypes.c_double, ctypes.c_size_t
 
 
-def added(total: Array, probe: Array, exact: Array, share: float) -> bool:
-    """Onto each element of a total, a share of the square of how far a result is off there, if that is a number."""
-    compiled = _compiled("spread_add", (Pointer,) * 3, (_REAL,), total, probe, exact)
-    return compiled is not None and _done(compiled, (total, probe, exact), share)
+def added(total: Array, probe: Array, exact: Array, share: float, *, blank: bool = False) -> bool:
+    """Onto each element of a total, a share of the square of how far a result is off there, if that is a number.
+
+    `blank`: whatever stands in the total, it is as if zeros did.
+    """
+    compiled = _compiled("spread_add", (Pointer,) * 4, (_REAL,), total, probe, exact)
+    before = _NOWHERE if blank else total
+    return compiled is not None and _done(compiled, (total, before, probe, exact), share)
 
 
 def halved(

@@ -19,7 +19,7 @@ from validator.differential.cases import Case, Inputs, judged_arguments
 from validator.differential.data import NO_ANSWER, Data, ReferenceFailed
 from validator.differential.expected import Expected
 from validator.differential.moved import Beside
-from validator.differential.numbers import Array, copied, in_chunks, is_float, same_bytes
+from validator.differential.numbers import Array, copied, each_part, flattened, in_chunks, is_float, same_bytes
 from validator.differential.overflow import LEAST_NORMAL, flushed, only_moves, overflown, reaches_the_limits
 from validator.differential.padding import unused_parts
 from validator.differential.spill import kept
@@ -228,7 +228,12 @@ _NONE = np.zeros((), bool)
 
 def _untouched(*pairs: tuple[Array, Array]) -> Array:
     """Where every array of these pairs is the same as the one beside it; one element where none is."""
-    if not any(_same(after, before).any() for after, before in in_chunks(*pairs[0])):
+    flat = [flattened(array) for array in pairs[0]]
+
+    def some(part: slice) -> bool:
+        return any(bool(_same(*both).any()) for both in in_chunks(*(array[part] for array in flat)))
+
+    if not any(each_part(some, flat[0].size, flat[0].itemsize)):
         return _NONE  # all but always
     same = np.ones(pairs[0][0].shape, bool)
     for pair in pairs:

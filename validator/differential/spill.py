@@ -15,7 +15,7 @@ import numpy as np
 from validator.differential.digests import is_known
 from validator.differential.numbers import Array, bits_of, each_part, poured
 
-__all__ = ["kept", "room", "spilled", "taken"]
+__all__ = ["kept", "room", "spilled", "taken", "zeroed"]
 
 _LARGE = 1 << 21
 """Bytes from which an array lies on disk."""
@@ -27,9 +27,14 @@ def spilled(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         return np.zeros(shape, dtype)
     found, old = _room(shape, dtype)
     if old:
-        flat, zeros = found.reshape(-1), np.broadcast_to(np.zeros((), dtype), found.size)
-        each_part(lambda part: poured(flat[part], zeros[part]), len(flat), dtype.itemsize)
+        zeroed(found)
     return found
+
+
+def zeroed(array: Array) -> None:
+    """Nothing but zeros from now on."""
+    flat, zeros = array.reshape(-1), np.broadcast_to(np.zeros((), array.dtype), array.size)
+    each_part(lambda part: poured(flat[part], zeros[part]), len(flat), array.itemsize)
 
 
 def room(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:

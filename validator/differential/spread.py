@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from validator.differential import passes
 from validator.differential.graded import Graded, is_graded
 from validator.differential.numbers import Array, copied, eps_of, in_chunks, is_float, smallest
-from validator.differential.spill import room, spilled
+from validator.differential.spill import room, spilled, zeroed
 
 __all__ = ["BARELY", "F64", "Spread", "Undecided", "apart", "yardstick"]
 
@@ -40,7 +40,9 @@ class Spread:
         self.exact: F64 = room(exact.shape, np.dtype(np.float64))
         copied(self.exact, exact)
         self._native = native
-        self._moved: F64 = spilled(exact.shape, np.dtype(np.float64))
+        self._squares: F64 = room(exact.shape, np.dtype(np.float64))
+        self._blank = True
+        """Nothing stands there yet, not even zeros."""
         self._jumps: NDArray[np.bool_] = np.broadcast_to(np.zeros((), np.bool_), exact.shape)
         """Where the result is another as soon as equal inputs are moved apart."""
         self._tied = False
@@ -48,6 +50,14 @@ class Spread:
         graded = is_graded(native.dtype)
         self._graded = Graded(self.exact, native) if graded and is_float(native.dtype) else None
         self._over: NDArray[np.bool_] | None = np.zeros(native.shape, bool) if graded and not self._graded else None
+
+    @property
+    def _moved(self) -> F64:
+        """Squares of how far it moved, element by element; of integers how far."""
+        if self._blank:
+            zeroed(self._squares)
+            self._blank = False
+        return self._squares
 
     def add_edge(self, probe: Array) -> None:
         """One more result, of inputs moved by several rounding errors: it shows how near to an edge the exact one is.
@@ -78,7 +88,8 @@ class Spread:
         floating = is_float(self._native.dtype)
         if self._graded is not None:
             self._graded.add(probe)
-        if floating and passes.added(self._moved, probe, self.exact, share):
+        if floating and passes.added(self._squares, probe, self.exact, share, blank=self._blank):
+            self._blank = False
             return
         for moved, wide, exact, native in in_chunks(self._moved, probe, self.exact, self._native):
             if floating:

@@ -26,11 +26,13 @@ INLINE void put(double *to, wide values, size_t here)
         memcpy(to, &values, here * sizeof *to);
 }
 
-EACH_MACHINE void spread_add(double *moved, const double *probe, const double *exact, size_t count, double share)
+/* `before`: null where zeros did not have to be written first. */
+EACH_MACHINE void spread_add(double *moved, const double *before, const double *probe, const double *exact,
+                             size_t count, double share)
 {
     EACH(count, {
-        wide off = or_zero(some(probe + at, here) - some(exact + at, here));
-        put(moved + at, some(moved + at, here) + share * (off * off), here);
+        wide off = or_zero(some(probe + at, here) - some(exact + at, here)), sum = share * (off * off);
+        put(moved + at, before == NULL ? sum : some(before + at, here) + sum, here);
     })
 }
 
