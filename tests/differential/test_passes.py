@@ -157,8 +157,12 @@ def test_large_ones_are_not_kept_where_they_were_asked_for(tmp_path: Path, monke
     alone = digest(tmp_path, chosen, cases)
     monkeypatch.setattr(asking, "_AT_ONCE", 1 << 12)
     monkeypatch.setattr(asking, "_STAYS", 1 << 16)
+    monkeypatch.setattr(asking, "_PATIENCE", {"numpy": -1.0})
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
     assert digest(tmp_path, chosen, cases) == alone
     for runner, _, _ in asked(tmp_path, chosen, cases):
+        assert runner.reference.twin is not None
+        assert not runner.reference.twin.starts, "nor in two processes"
         assert runner.reference.worker._pools is not None
         assert not runner.reference.worker._pools[0]._slots
 

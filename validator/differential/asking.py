@@ -99,7 +99,7 @@ class Trusted:
         of = _One(self._contract, case, which, _WIDE if wide and stays else 0)
         try:
             if size > _AT_ONCE:
-                yield from self._one_by_one(chain([first], rest), of)
+                yield from self._one_by_one(chain([first], rest), of, alone=not stays)
             else:
                 yield from self._together(chain([first], rest), of)
         finally:
@@ -124,12 +124,12 @@ class Trusted:
         if waiting:
             yield from _exchanged(lane.worker, waiting, of.turns)
 
-    def _one_by_one(self, several: Iterable[Inputs], of: _One) -> Iterator[Answer]:
-        """While somebody looks at one, another may be made."""
+    def _one_by_one(self, several: Iterable[Inputs], of: _One, *, alone: bool) -> Iterator[Answer]:
+        """While somebody looks at one, another may be made, unless they are too large to lie in two processes."""
         busy: deque[_Asked] = deque()
         try:
             for inputs in several:
-                lane = self._idle(busy)
+                lane = self._idle(busy) if not alone or not busy else None
                 if lane is None:
                     lane, answer = self._answer(busy)
                     yield answer
