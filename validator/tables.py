@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from validator.errors import Problem, ValidatorError
+from validator.further import further_errors
 from validator.positions import Path, positions
 from validator.text import nearest, shorten
 
@@ -183,7 +184,9 @@ def _syntax(message: str, name: str, text: str) -> Problem:
 def _problems(error: ValidationError, model: type[BaseModel], document: Document) -> list[Problem]:
     """pydantic's errors as problems, in the order of the file."""
     found: dict[tuple[int, Path, str], Problem] = {}
-    for item in error.errors(include_url=False):
+    at_first = error.errors(include_url=False)
+    later = further_errors(model, document.values, error, lambda loc: _known(loc, document, keep_last=False))
+    for item in (*at_first, *later):
         at = _known(tuple(item["loc"]), document, keep_last=item["type"] == "missing")
         whats, fix = _words(item, at, model)
         for what in whats.split("\n"):

@@ -153,3 +153,34 @@ def test_a_contract_of_any_size_is_answered_in_time() -> None:
         with pytest.raises(ManifestError, match="at most"):
             load_contract((head + text).encode(), "m.toml")
         assert time.process_time() - begun < 5
+
+
+EIGHT = b"""
+schema = "validator/manifest/1"
+colour = "red"
+[[kernels]]
+match = "k"
+candidate = "fast.model"
+reference = "stock.ops:f"
+dims = ["B in 1..4", "D in 1..8"]
+batch = "Q"
+rounding = "sometimes"
+args = [
+    { name = "x", role = "activaton", dtype = "float32", shape = ["B", "D"] },
+    { name = "y", role = "weight", dtype = "flaot32", shape = ["B", "D"] },
+    { name = "i", role = "index", dtype = "int32", shape = ["B"], domain = { index = "z.0" } },
+    { name = "j", role = "index", dtype = "int32", shape = ["B"], domain = { index = "y.0" } },
+    { name = "out", role = "output", dtype = "float32", shape = ["B", "D +"] },
+]
+"""
+
+
+def test_what_only_a_whole_table_shows_is_told_beside_what_single_keys_show() -> None:
+    """Eight mistakes, and none that is only made by leaving out what is wrong."""
+    with pytest.raises(ManifestError) as raised:
+        load_contract(EIGHT, "eight.toml")
+    told = "\n".join(str(problem) for problem in raised.value.problems)
+    for word in ("colour", "fast.model", "'Q'", "sometimes", "activaton", "flaot32", "'z'", "'D +'"):
+        assert told.count(word) >= 1, word
+    assert len(told.replace("; ", "\n").splitlines()) == 8 + told.count("; known") + told.count("; did you mean")
+    assert "'y'" not in told
