@@ -145,14 +145,27 @@ def seeded(
     store: Store | None,
     strength: int | None = None,
 ) -> tuple[Case, ...]:
-    """The cases of so many root seeds, those of the first before those of the next; `first` comes once."""
+    """The cases of so many root seeds, those of the first before those of the next; `first` comes once, and so does
+    every plan of a production shape."""
     found: dict[str, Case] = {}
     for number in range(seeds):
         root = derived(seed, "root", number) if number else seed
-        for case in planned(contract, root, count, () if number else first, store, strength):
+        cases = planned(contract, root, count, () if number else first, store, strength)
+        for case in _production_once(cases, number) if number else cases:
             mine = replace(case, origin=f"{case.origin}{SEED}{number + 1} of {seeds}") if number else case
             found.setdefault(case.id, mine)
     return tuple(found.values())
+
+
+def _production_once(cases: Iterable[Case], number: int) -> Iterator[Case]:
+    """The cases of a further seed, with one plan for each production shape: the first seed's have all of them."""
+    cases = list(cases)
+    shapes: dict[tuple[tuple[str, int], ...], list[Case]] = {}
+    for case in cases:
+        if case.input_class == "production":
+            shapes.setdefault(case.dims, []).append(case)
+    chosen = {some[number % len(some)].id for some in shapes.values()}
+    return (case for case in cases if case.input_class != "production" or case.id in chosen)
 
 
 def planned(
