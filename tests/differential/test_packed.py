@@ -51,13 +51,9 @@ class Played:
     def __init__(self, array: Any, want: Expected, by: KernelContract) -> None:
         self.array, self.fetched, self.want, self.by = array, 0, want, by
 
-    def fetch(self, into: Any) -> None:
-        self.gather(into, [0])
-
-    def gather(self, into: Any, starts: Any) -> None:
+    def fetch(self, into: Any, start: int = 0) -> None:
         self.fetched += len(into)
-        each, there = len(into) // len(starts), self.array.reshape(-1).view(np.uint8)
-        into[...] = np.concatenate([there[start : start + each] for start in starts])
+        into[...] = self.array.reshape(-1).view(np.uint8)[start : start + len(into)]
 
     def weight(self, right: Any) -> Any:
         assert right is self.want.exact
@@ -175,18 +171,16 @@ def test_no_yardstick_means_equal_and_an_endless_one_excuses_no_other_element():
     assert taken.fetched == far.nbytes
 
 
-@pytest.mark.parametrize(("rows", "brought"), [(64, False), (15, True)])
-def test_how_far_it_is_off_is_told_from_a_few_stretches(rows: int, brought: bool):
+def test_how_far_it_is_off_is_told_from_a_few_stretches():
     draw = np.random.default_rng(5)
-    exact = draw.standard_normal((rows, 1 << 14))
+    exact = draw.standard_normal((64, 1 << 14))
     want = Expected(
         exact, exact.astype(BF16), np.full_like(exact, 2.0**-8), np.broadcast_to(np.zeros((), bool), exact.shape)
     )
     array = (exact * 1.004).astype(BF16)
     taken, found = there(array, want, contract("bfloat16"))
     assert error_of({"out": want}, found) == error_of({"out": want}, {"out": array})
-    assert (taken.fetched == array.nbytes) == brought
-    assert taken.fetched
+    assert 0 < taken.fetched < array.nbytes
 
 
 def test_results_are_brought_once_and_only_when_somebody_asks():

@@ -86,13 +86,15 @@ SHOWN_AS = {
     "fp8": "wrong-value", "nobody cleared": "depends-on-old-contents", "launches it later": "depends-on-old-contents",
     "not written": "depends-on-old-contents", "of its input": "input-changed",
 }  # fmt: skip
-"""Words of a planted torch callable's name → how it shows; all others are right in a new process, and wrong later."""
+"""Words of a planted torch callable's name → how it shows; all others are right in a new process, and wrong later: those
+that run beside their stream already when they are called again with the same values."""
 
 
 @pytest.mark.parametrize("run", [r for r in PLANTED if r in TORCH_RUNS], ids=lambda run: run["name"])
 def test_a_bug_of_a_torch_callable_shows_as_what_it_is(run: dict[str, Any]):
-    due = next((kind for words, kind in SHOWN_AS.items() if words in run["name"]), "hidden-state")
-    assert due in {error["kind"] for error in run["first"]["error"]}
+    due = {kind for words, kind in SHOWN_AS.items() if words in run["name"]} or {"hidden-state"}
+    due |= {"not-repeatable"} if "stream" in run["name"] else set()
+    assert due & {error["kind"] for error in run["first"]["error"]}
 
 
 def test_delays_show_what_a_barrier_does_not_order_and_no_fixed_twin():

@@ -59,10 +59,5 @@ def _sampled(array: Array | There, want: Expected) -> Iterator[tuple[Array, ...]
     if not isinstance(array, There):
         yield from sampled(array, *due, chunks=_CHUNKS)
         return
-    parts = list(sampled(*due, chunks=_CHUNKS))
-    starts, lengths = starts_of(want.exact.size, _CHUNKS), {exact.size for exact, *_ in parts}
-    if len(lengths) == 1:
-        for have, part in zip(array.parts(starts, *lengths), parts, strict=True):
-            yield have, *part
-    else:  # the last is shorter: it is not large
-        yield from sampled(array.here(), *due, chunks=_CHUNKS)
+    for start, parts in zip(starts_of(want.exact.size, _CHUNKS), sampled(*due, chunks=_CHUNKS), strict=True):
+        yield array.part(start, start + parts[0].size), *parts

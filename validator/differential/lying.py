@@ -3,7 +3,7 @@ lie."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -30,11 +30,11 @@ class There:
             self._here = found
         return self._here
 
-    def parts(self, starts: Sequence[int], length: int) -> list[Array]:
-        """A few stretches of it."""
-        found = np.empty((len(starts), length), self.dtype)
-        self.taken.gather(found.reshape(-1).view(np.uint8), [start * self.dtype.itemsize for start in starts])
-        return list(found)
+    def part(self, start: int, stop: int) -> Array:
+        """A few of them, in a row."""
+        found = np.empty(stop - start, self.dtype)
+        self.taken.fetch(found.view(np.uint8), start * self.dtype.itemsize)
+        return found
 
 
 class Lying(Mapping[str, Array]):

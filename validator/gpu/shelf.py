@@ -41,18 +41,9 @@ class Taken:
         self.weighed: tuple[Any, Weight | None] = (None, None)
         """(by what, its weight)."""
 
-    def fetch(self, into: Any) -> None:
+    def fetch(self, into: Any, start: int = 0) -> None:
         self._shelf.enter()
-        self._shelf.device.fetch(self.twin.address, into)
-
-    def gather(self, into: Any, starts: Sequence[int]) -> None:
-        each = len(into) // max(len(starts), 1)
-        self._shelf.enter()
-        room = self._shelf.memory.get(len(into))
-        for at, start in enumerate(starts):
-            self._shelf.device.copy(room + at * each, self.twin.address + start, each)
-        self._shelf.device.fetch(room, into)
-        self._shelf.memory.give_back(room, len(into))
+        self._shelf.device.fetch(self.twin.address + start, into)
 
     def weight(self, right: Any) -> Weight | None:
         if self.weighed[0] is not right:

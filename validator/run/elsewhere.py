@@ -75,11 +75,8 @@ class Region(Protocol):
 class Taken(Protocol):
     """Bytes of a region as they were, where nobody else can change them."""
 
-    def fetch(self, into: Any) -> None:
-        """Fill an array with all of them."""
-
-    def gather(self, into: Any, starts: Sequence[int]) -> None:
-        """Fill an array with stretches of one length, one behind another, that begin there."""
+    def fetch(self, into: Any, start: int = 0) -> None:
+        """Fill an array of bytes with those from one on."""
 
     def weight(self, right: Any) -> Weight | None:
         """How far a result is from what was `expect`ed, which `right` stands for; None: nothing is known of that."""
