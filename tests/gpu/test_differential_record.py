@@ -86,8 +86,8 @@ SHOWN_AS = {
     "fp8": "wrong-value", "nobody cleared": "depends-on-old-contents", "launches it later": "depends-on-old-contents",
     "not written": "depends-on-old-contents", "of its input": "input-changed",
 }  # fmt: skip
-"""Words of a planted torch callable's name → how it shows. All others are right in a new process, and wrong later: where
-they run beside their stream, when they are called again with the same values already."""
+"""Words of a planted torch callable's name → how it shows. All others are right in a new process, and wrong later;
+those that run beside their stream, when they are called again with the same values already."""
 
 
 @pytest.mark.parametrize("run", [r for r in PLANTED if r in TORCH_RUNS], ids=lambda run: run["name"])
