@@ -28,8 +28,10 @@ __all__ = ["Keep", "is_news", "planned_cases", "run_cases", "run_kernel", "unkep
 
 _SHRUNK = 3
 """Failures that are shrunk; more of the same tell no more."""
-_TRIES = 60
-"""Runs spent on shrinking one failure."""
+_TRIES, _IN_ALL = 60, 240
+"""Runs spent on shrinking one failure since it was last made smaller, and altogether: where it goes on, it may."""
+_LARGE = 1 << 16
+"""Elements of the largest argument from which a run counts as four."""
 _DEADLINES = 4
 """Runs without a result after which no further one is spent on it: each may take its whole deadline."""
 _WITHOUT = 24
@@ -287,12 +289,15 @@ def _smallest(runner: Runner, failed: CaseResult) -> CaseResult:
 
 @dataclass
 class _Search:
-    """For the smallest case that fails as one does, within a number of runs."""
+    """For the smallest case that fails as one does, within a number of runs: the same ones on any machine."""
 
     runner: Runner
     failed: CaseResult
     best: CaseResult
     tried: set[Case] = field(default_factory=set)
+    spent: int = 0
+    since: int = 0
+    """Runs since the best one was found."""
     without: int = 0
     """Runs that gave no result."""
 
@@ -303,11 +308,13 @@ class _Search:
             if simpler in self.tried:
                 continue
             self.tried.add(simpler)
-            if len(self.tried) > _TRIES or self.without > _DEADLINES:
+            if self.since >= _TRIES or self.spent >= _IN_ALL or self.without > _DEADLINES:
                 return False
+            weight = 4 if runner.space.elements(dict(simpler.dims)) >= _LARGE else 1
+            self.spent, self.since = self.spent + weight, self.since + 1
             result = run_case(runner, simpler).result
             self.without += any(f.kind is FaultKind.WORKER for f in result.faults)
             if _alike(self.failed, result):
-                self.best = result
+                self.best, self.since = result, 0
                 return True
         return False
