@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.support.weight import weight_of
+from validator.differential import packed as packed_module
 from validator.differential.closeness import error_of
 from validator.differential.expected import Expected
 from validator.differential.judge import judge
@@ -191,3 +192,26 @@ def test_results_are_brought_once_and_only_when_somebody_asks():
     assert np.array_equal(found["out"], want.native)
     assert found["out"] is found["out"]
     assert taken.fetched == want.native.nbytes
+
+
+@pytest.mark.parametrize("dtype", STEP)
+@pytest.mark.parametrize("size", [1, 8, 77, (1 << 15) + 3])
+def test_compiled_code_packs_the_same_bits(dtype: str, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of what is no number, or no yardstick, too."""
+    if packed_module.function(f"pack_{dtype}") is None:
+        pytest.skip("nothing was compiled: there was no C compiler when this was installed")
+    draw = np.random.default_rng(size)
+    exact, odd = draw.standard_normal(size), np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1e-300, 1e300])
+    yard = np.abs(exact) * STEP[dtype]
+    exact[draw.random(size) < 0.1] = draw.choice(odd)
+    yard[draw.random(size) < 0.1] = draw.choice(odd)
+    native = exact.astype(np.dtype(getattr(ml_dtypes, dtype, dtype)))
+    want = Expected(exact, native, yard, np.broadcast_to(np.zeros((), bool), size))
+    monkeypatch.setattr(packed_module, "is_packable", lambda *_: True)
+    fast = packed(contract(dtype), want)
+    monkeypatch.setattr(packed_module, "function", lambda *_: None)
+    slow = packed(contract(dtype), want)
+    assert fast is not None
+    assert slow is not None
+    assert np.array_equal(fast.yard, slow.yard)
+    assert np.array_equal(fast.away, slow.away)
