@@ -12,11 +12,12 @@ import pytest
 
 import validator.differential.judge as judge_module
 from validator.differential import numbers
+from validator.differential.elements import judges_elements, ulp_distance
 from validator.differential.expected import Expected
 from validator.differential.faults import Fault, FaultKind
-from validator.differential.judge import accepts, judge, ulp_distance
-from validator.differential.numbers import dtype_of
-from validator.differential.plain import plainly_right
+from validator.differential.judge import accepts, judge
+from validator.differential.numbers import dtype_of, is_float
+from validator.differential.plain import plainly_right, plainly_wrong
 from validator.differential.spread import Undecided, yardstick
 from validator.differential.told import where
 from validator.manifest.contract import KernelContract
@@ -183,6 +184,52 @@ def test_the_short_way_of_right_results_judges_as_the_long_way_does(
             patched.setattr(judge_module, "plainly_right", lambda *_: False)
             assert judge(contract(), {"out": want}, {"out": got}) == quick
     assert 20 < short < 130
+
+
+POLICIES = {
+    "exact": {"policy": "exact"},
+    "ulp": {"policy": "ulp", "ulp": 2},
+    "absolute": {"policy": "absolute", "atol": 0.01, "rtol": 0.003},
+    "relative": {},
+}
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "float8_e5m2", "int8", "int64", "uint8", "bool"])
+def test_elements_that_are_judged_by_themselves_are_judged_alike_in_the_short_way(
+    dtype: str, policy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Right ones, wrong ones by little and by much, NaN, infinities, values that only one type can hold, free ones."""
+    rng, kind = np.random.default_rng(7), dtype_of(dtype)
+    tolerance = contract(**POLICIES[policy]).tolerance
+    if not judges_elements(tolerance, kind):
+        pytest.skip("judged as a whole")
+    short: list[bool] = []
+    for _ in range(120):
+        exact = rng.standard_normal((5, 9)) * 10.0 ** rng.uniform(-1, 2)
+        if is_float(kind) and rng.random() < 0.3:
+            exact[rng.integers(5), rng.integers(9)] = rng.choice([np.nan, np.inf, -np.inf, 1e39, 65519.0])
+        with np.errstate(all="ignore"):
+            exact = exact if is_float(kind) else np.abs(np.rint(exact)) % 100
+            native = exact.astype(kind)
+            moved = exact + rng.choice([0.0, 0.0, 1e-6, 0.02, 1.0]) * rng.standard_normal(exact.shape)
+            got = (moved if is_float(kind) else np.abs(np.rint(moved)) % 100).astype(kind)
+        free = rng.random(exact.shape) < rng.choice([0.0, 0.2])
+        want = Expected(exact, native, np.full(exact.shape, rng.choice([0.0, 1e-5, 1.0])), free)
+        with np.errstate(all="ignore"):
+            right, wrong = plainly_right(tolerance, want, got), plainly_wrong(tolerance, want, got.reshape(-1))
+            late = plainly_wrong(tolerance, want, got.reshape(-1)[20:], 20)
+        with monkeypatch.context() as patched:
+            patched.setattr(judge_module, "plainly_right", lambda *_: False)
+            patched.setattr(judge_module, "plainly_wrong", lambda *_: False)
+            slow = judge(contract(**POLICIES[policy]), {"out": want}, {"out": got})
+        assert judge(contract(**POLICIES[policy]), {"out": want}, {"out": got}) == slow
+        assert not (right and slow)
+        assert not ((wrong or late) and not slow)
+        assert wrong or not late
+        short += [right, wrong]
+    assert True in short[::2] or kind.itemsize == 1  # whose own rounding errors may be more than is allowed
+    assert True in short[1::2] or kind == np.dtype(bool)
 
 
 def test_a_spread_takes_one_result_after_the_other() -> None:

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from validator.differential.elements import too_far, too_many_steps, ulp_distance
 from validator.differential.expected import Expected
 from validator.differential.faults import Fault, FaultKind
 from validator.differential.lying import There, as_it_is
@@ -25,11 +26,11 @@ from validator.differential.packed import is_packable
 from validator.differential.plain import plainly_right, plainly_wrong, weighs_little
 from validator.differential.pools import pooled
 from validator.differential.spill import spilled
-from validator.differential.spread import F64, apart
+from validator.differential.spread import F64
 from validator.differential.told import Wrong, fault_of, short
 from validator.manifest.contract import KernelContract, Tolerance
 
-__all__ = ["accepts", "judge", "ulp_distance"]
+__all__ = ["accepts", "judge"]
 
 Bools = NDArray[np.bool_]
 
@@ -85,7 +86,7 @@ def _wrong(contract: KernelContract, want: Expected, got: Array) -> Iterator[Wro
         return
     if not is_float(got.dtype):
         arrays = (got, want.native, want.exact, want.yardstick, want.unspecified)
-        bad = marked(partial(_too_many_steps, tolerance), *arrays)
+        bad = marked(partial(too_many_steps, tolerance), *arrays)
         if bad.any():
             yield Wrong(FaultKind.VALUE, bad, want.native, {})
         return
@@ -98,27 +99,6 @@ def _wrong(contract: KernelContract, want: Expected, got: Array) -> Iterator[Wro
         due[...] = want.exact
         yield Wrong(FaultKind.CLASS, odd, due, {})
     yield from _within(tolerance, want, got, finite)
-
-
-def _too_many_steps(
-    tolerance: Tolerance, got: Array, native: Array, exact: F64, yardstick: F64, unspecified: Bools
-) -> Bools:
-    """Of integers. Where the reference at its own types and in float64 choose differently, either is right."""
-    away, own = apart(got, native), native.astype(np.float64)
-    either = np.where(exact == own, away, np.minimum(away, np.abs(got.astype(np.float64) - exact)))
-    return np.asarray(~unspecified & (either > _allowed_steps(tolerance, yardstick)))
-
-
-def _allowed_steps(tolerance: Tolerance, yardstick: F64) -> F64 | float:
-    match tolerance.policy:
-        case "exact":
-            return 0.0
-        case "ulp":
-            return float(tolerance.ulp)
-        case "absolute":
-            return np.maximum(yardstick, tolerance.atol)
-        case _:
-            return yardstick
 
 
 def _saturated(want: Expected, dtype: np.dtype[Any]) -> F64:
@@ -183,7 +163,7 @@ def _within(tolerance: Tolerance, want: Expected, got: Array, finite: Bools) -> 
         case "ulp":
             bad = marked(lambda ok, have, own: ok & (ulp_distance(have, own) > tolerance.ulp), finite, got, want.native)
         case "absolute":
-            bad = marked(partial(_too_far, tolerance), finite, got, want.exact)
+            bad = marked(lambda ok, have, due: ok & too_far(tolerance, have, due), finite, got, want.exact)
         case _ if want.least is not None and want.most is not None:
             bad = marked(_outside, finite, got, want.least, want.most)
             if bad.any():
@@ -201,11 +181,6 @@ def _within(tolerance: Tolerance, want: Expected, got: Array, finite: Bools) -> 
         yield Wrong(FaultKind.VALUE, bad, want.native, {"policy": tolerance.policy})
 
 
-def _too_far(tolerance: Tolerance, finite: Bools, got: Array, exact: F64) -> Bools:
-    error = np.abs(got.astype(np.float64) - exact)
-    return np.asarray(finite & (error > tolerance.atol + tolerance.rtol * np.abs(exact)))
-
-
 def _outside(finite: Bools, got: Array, least: Array, most: Array) -> Bools:
     wide, low, high = (array.astype(np.float64) for array in (got, least, most))
     return np.asarray(finite & ((wide < low) | (wide > high)))
@@ -220,17 +195,3 @@ def _class(values: F64) -> NDArray[np.int8]:
     found = np.isnan(values).astype(np.int8)
     found[values == np.inf], found[values == -np.inf] = 2, 3
     return found
-
-
-def ulp_distance(a: Array, b: Array) -> NDArray[np.int64]:
-    """How many representable values lie between two arrays of the same floating type (finite elements)."""
-    unsigned = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}[a.dtype.itemsize]
-    top = 1 << (8 * a.dtype.itemsize - 1)
-    if a.dtype.name == "float4_e2m1fn":
-        top = 8
-
-    def ordered(x: Array) -> NDArray[Any]:
-        bits = np.ascontiguousarray(x).view(unsigned).astype(object if a.dtype.itemsize == 8 else np.int64)
-        return np.where(bits >= top, top - bits, bits)
-
-    return np.asarray(np.minimum(np.abs(ordered(a) - ordered(b)), 1 << 62), dtype=np.int64)
