@@ -131,13 +131,24 @@ def test_filling_an_argument_takes_less_than_three_times_its_case(name: str) -> 
     assert peak < 3 * 2 * made.nbytes + (1 << 20)
 
 
-@pytest.mark.parametrize("name", ["zeros", "huge", "limits", "hot-first"])
-def test_a_case_filled_on_purpose_takes_less_than_three_times_its_arguments(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "tolerance"),
+    [
+        *((name, {}) for name in ("zeros", "huge", "limits", "hot-first")),
+        ("hot-first", {"policy": "exact"}),
+        ("hot-first", {"policy": "ulp", "ulp": 1}),
+        ("hot-first", {"policy": "absolute", "rtol": 1e-5}),
+    ],
+    ids=str,
+)
+def test_a_case_filled_on_purpose_takes_less_than_three_times_its_arguments(
+    name: str, tolerance: dict[str, object], tmp_path: Path
+) -> None:
     """Beside the shared buffers, which take one and a half: what is judged nowhere, and what controls equal, too."""
     (tmp_path / "ops.py").write_text("def stock(x, out):\n    out[...] = x * 3\n")
     sizes = {"dtype": "float32", "shape": ["B", "D"]}
     args = [{"name": "x", "role": "activation", **sizes}, {"name": "out", "role": "output", **sizes}]
-    named = {"match": "k", "candidate": "ops:stock", "reference": "ops:stock"}
+    named = {"match": "k", "candidate": "ops:stock", "reference": "ops:stock", "tolerance": tolerance}
     contract = KernelContract.model_validate({**named, "dims": ["B in 1..1024", "D in 1..1024"], "args": args})
     with runner_for(contract, Trees(tmp_path, tmp_path), Limits(wall=30)) as runner:
         tracemalloc.start()
