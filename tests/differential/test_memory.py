@@ -14,6 +14,7 @@ from validator.differential.cases import Case, fill_of
 from validator.differential.inputs import LIMITS, VARIANTS
 from validator.differential.numbers import Source, beside, each_part, poured, same_bytes
 from validator.differential.processes import Trees, runner_for
+from validator.differential.runner import Runner
 from validator.differential.running import run_case
 from validator.manifest.contract import KernelContract
 from validator.run.sandbox import Limits
@@ -160,3 +161,21 @@ def test_a_case_filled_on_purpose_takes_less_than_three_times_its_arguments(
     assert not done.result.unusable
     assert not done.result.faults
     assert peak < 1.5 * 2 * (4 << 20) + (1 << 20)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int32"])
+@pytest.mark.parametrize("policy", ["relative-to-baseline", "exact", "ulp", "absolute"])
+def test_controls_of_a_large_result_are_refused_by_a_stretch_of_them(
+    dtype: str, policy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "ops.py").write_text("def stock(x, out):\n    out[...] = x + x\n")
+    sizes = {"dtype": dtype, "shape": ["B", "D"], "domain": {"low": -99, "high": 99}}
+    args = [{"name": "x", "role": "activation", **sizes}, {"name": "out", "role": "output", **sizes}]
+    named = {"match": "k", "candidate": "ops:stock", "reference": "ops:stock", "tolerance": {"policy": policy, "rtol": 1e-4}}
+    contract = KernelContract.model_validate({**named, "dims": ["B in 1..512", "D in 1..512"], "args": args})
+    monkeypatch.setattr(Runner, "accepted", lambda *_: pytest.fail("a whole control was judged"))
+    with runner_for(contract, Trees(tmp_path, tmp_path), Limits(wall=30)) as runner:
+        controlled = run_case(runner, Case("k", (("B", 512), ("D", 512)), 1)).result.controlled
+    assert controlled is not None
+    assert len(controlled.refused) >= 5
+    assert not controlled.passed
