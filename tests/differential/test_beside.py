@@ -138,6 +138,8 @@ def test_a_range_ends_as_far_behind_its_start_as_it_says() -> None:
         named = build(some, Case("k", case.dims, seed, pinned=(("start", (3,)),)))
         assert (named["start"], named["end"]) == (3, 10)
         for changed, told in single_changes(some, case, inputs):
+            if not told:  # the inputs as they are
+                continue
             assert changed["end"] == changed["start"] + 7, told
     assert any(dict(case.variants).get("ids") == "in-range" for case in cases(some, 1, 0))
 

@@ -332,6 +332,8 @@ def _changes(seeds: int) -> Iterator[tuple[dict[str, Any], dict[str, Any], str]]
         inputs = build(MIXED, case)
         before = copied(inputs)
         for changed, told in single_changes(MIXED, case, inputs):
+            if not told:  # the inputs as they are
+                continue
             yield before, changed, told
         assert all(np.array_equal(inputs[n], before[n]) for n in before), "the change lasts no longer than it is used"
 
@@ -357,7 +359,7 @@ def test_the_same_elements_are_put_in_other_places_and_two_of_a_row_balance() ->
         case = Case("k", (("T", 5), ("S", 9), ("V", 7)), seed)
         inputs = build(MIXED, case)
         before = copied(inputs)
-        for changed, words in rearranged(MIXED, case, inputs):
+        for changed, words in filter(lambda one: one[1], rearranged(MIXED, case, inputs)):
             (name,) = (n for n in before if not np.array_equal(changed[n], before[n]))
             assert changed[name] is not inputs[name], "what lies in memory already is known by being the same array"
             if words.endswith("one more and one less"):

@@ -185,6 +185,8 @@ def test_a_cut_that_is_changed_alone_stays_between_its_neighbours() -> None:
             case = Case("k", SIZES, seed, plan="flip")
             before = build(chosen, case)
             for changed, told in single_changes(chosen, case, before):
+                if not told:  # the inputs as they are
+                    continue
                 if told.startswith("at["):
                     lengths = np.diff(changed["at"])
                     seen.add(told)
@@ -220,7 +222,7 @@ def test_a_number_that_has_to_hold_the_longest_does(domain: dict[str, Any], most
         assert max(lengths) <= inputs["limit"] <= most
         assert isinstance(inputs["limit"], int)
         seen.add((inputs["limit"] == max(lengths), inputs["limit"] == most))
-        assert all(told.startswith(("x[", "y[")) for _, told in single_changes(chosen, case, inputs))
+        assert all(told.startswith(("x[", "y[")) for _, told in single_changes(chosen, case, inputs) if told)
     assert variant == "no-more" or not all(exact for exact, _ in seen)
     assert variant != "no-more" or all(exact for exact, _ in seen)
     assert variant != "far-more" or all(full for _, full in seen)

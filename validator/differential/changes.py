@@ -41,12 +41,14 @@ def single_changes(contract: KernelContract, case: Case, inputs: Inputs) -> Gene
     for names in able:
         if names:
             name = names[int(source.below(len(names), (1,))[0])]
+            yield inputs, ""
             yield from _changed(contract, case, inputs, name, source)
 
 
 def rearranged(contract: KernelContract, case: Case, inputs: Inputs) -> Generator[tuple[Inputs, str]]:
     """(inputs, what was done to them): of one of the floats the rows, or the elements of each, the other way round;
-    of one array two elements of a row, so that the row adds up to the same.
+    of one array two elements of a row, so that the row adds up to the same; between them the inputs as they are, with
+    nothing said.
 
     Each lasts until the next one is asked for, or this is closed. Nothing where it is the same either way.
     """
@@ -69,7 +71,14 @@ def rearranged(contract: KernelContract, case: Case, inputs: Inputs) -> Generato
     if whole:
         source = Source(derived(case.seed, "balanced"))
         name = whole[int(source.below(len(whole), ()))]
+        yield inputs, ""
         yield from _balanced(fill_of(contract, case, name), inputs, source)
+
+
+def _one_of(inputs: Inputs, names: list[str], source: Source) -> str:
+    """The largest, of which nobody likes to look at every element; in one of four cases any."""
+    chosen, largest = source.below(len(names), (1,)), max(names, key=lambda name: inputs[name].size)
+    return names[int(chosen[0])] if int(source.below(4, ())) == 0 else largest
 
 
 def _balanced(fill: Fill, inputs: Inputs, source: Source) -> Generator[tuple[Inputs, str]]:
@@ -77,19 +86,21 @@ def _balanced(fill: Fill, inputs: Inputs, source: Source) -> Generator[tuple[Inp
     hold that: sums, of rows too, are the same, and so is what is sampled anywhere else."""
     array = inputs[fill.name]
     row = int(source.below(array.size // array.shape[-1], ()))
-    first = 2 * int(source.below(-(-array.shape[-1] // 2), ()))  # what is added to each other first, as a rule
+    # Neighbours are added to each other first, as a rule; who samples every second element sees no two odd ones.
+    step = 1 + int(source.below(2, ())) * (array.shape[-1] >= 4)
+    first = 2 * int(source.below(-(-array.shape[-1] // 2), ())) + step - 1
     flat = (array if array.flags.writeable and array.flags.c_contiguous else array.copy()).reshape(-1)
     begin = row * array.shape[-1]
-    at, other = (begin + (first + k) % array.shape[-1] for k in (0, 1))
+    at, other = (begin + (first + k) % array.shape[-1] for k in (0, step))
     old = flat[at].copy(), flat[other].copy()
     for k in range(2, min(array.shape[-1], _PLACES)):
         if not _alike(old):
             break
-        other = begin + (first + k) % array.shape[-1]
+        other = begin + (first + k * step) % array.shape[-1]
         old = old[0], flat[other].copy()
     more = _apart(fill, old) if int(source.below(2, ())) else None
     new, told = more or (old[1], old[0]), "one more and one less" if more else "in each other's place"
-    if _alike((old[0], new[0])):
+    if at == other or _alike((old[0], new[0])):
         return
     try:
         flat[at], flat[other] = new
@@ -113,7 +124,7 @@ def _apart(fill: Fill, old: tuple[Any, Any]) -> tuple[Any, Any] | None:
 
 def _other_way_round(inputs: Inputs, able: list[str], source: Source) -> Generator[tuple[Inputs, str]]:
     """The rows, or the elements of each."""
-    name = able[int(source.below(len(able), (1,))[0])]
+    name = _one_of(inputs, able, source)
     array = inputs[name]
     axis = (0, array.ndim - 1)[int(source.below(2, ())) if array.shape[0] > 1 else 1]
     if all(same_bytes(np.ascontiguousarray(one), two.copy()) for one, two in _pairs(array, axis)):

@@ -34,7 +34,7 @@ _ELSEWHERE = Turn(1000)
 """A call that must not share an address with the first ones."""
 _LATER = 16
 """Later calls, at most, after which an earlier result is looked at again: results may lie in a ring of buffers."""
-_RING = 2
+_RING = 4
 """More later calls of large cases, where results lie in buffers of the candidate's own."""
 _MANY, _SECONDS = 2000, 0.4
 """Calls, and how long they may take, after which results are looked at again."""
@@ -193,15 +193,21 @@ def _many_calls(runner: Runner, case: Case, inputs: Inputs, expected: Expectatio
 def _flip(runner: Runner, case: Case, inputs: Inputs, expected: Expectation, first: Outputs) -> list[Fault]:
     """One element of one input changes, everything else stays: a fingerprint misses it, the result must not.
 
-    One of the floats, and one of the integers, flags and numbers passed by value; then all elements of one are the
-    same, in other places.
+    All elements of one of the floats are the same, in other places, and two elements of a row that balance; then one of
+    the floats changes, and one of the integers, flags and numbers passed by value. Between them it is called with the
+    values as they are: who remembers one call alone has just made one that looks the same to him.
     """
     # Of large cases in the first buffers and in the second by turns: both have held the old values.
     turn, then = FIRST, SECOND if runner.ahead(inputs) else None
-    for changes, how in ((single_changes, "with only {} changed"), (rearranged, "with {}")):
+    for changes, how in ((rearranged, "with {}"), (single_changes, "with only {} changed")):
         with closing(changes(runner.contract, case, inputs)) as several:
             for changed, told in several:
-                if faults := _judged(runner, case, changed, f"{how.format(told)} in the same buffers", turn, then):
+                if not told:
+                    again = runner.play(case, changed, expected, turn, first, then)
+                    faults = _right_at_first(again, FaultKind.REPEAT, "called again after a call with other values")
+                else:
+                    faults = _judged(runner, case, changed, f"{how.format(told)} in the same buffers", turn, then)
+                if faults:
                     return faults
                 turn, then = (turn, None) if then is None else (then, turn)
     return []

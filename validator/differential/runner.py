@@ -89,6 +89,7 @@ class Runner:
     def surround(self, case: Case) -> None:
         """What the calls of a case, and those that follow from it, find around their arrays."""
         around = surroundings_of(case.seed, bytewise=self.candidate.elsewhere is not None)
+        # Large ones would lie in memory twice, and be looked at after every call.
         self._around = replace(around, writable=around.writable and size_of(self.contract, case) < _LARGE)
 
     def build(self, case: Case) -> Inputs:
@@ -116,7 +117,7 @@ class Runner:
     @property
     def locks(self) -> bool:
         """Whether the candidate cannot write to its inputs."""
-        return self._watched and self.trusting and self.candidate.protects
+        return self._watched and self.trusting and self.candidate.protects and not self._around.writable
 
     def ahead(self, inputs: Inputs) -> bool:
         """Whether the next call is laid out while one runs: where that saves anything, in buffers of its own.
@@ -171,7 +172,7 @@ class Runner:
 
     def _locked(self, case: Case) -> frozenset[str]:
         """Arguments that the candidate has no business writing to, nor to any that lies in the same memory."""
-        if not self.locks or self._around.writable:
+        if not self.locks:
             return frozenset()
         if not case.aliased:
             return self._read_only

@@ -79,13 +79,13 @@ def taken(there: Array, known: Array | None, *, copied: bool = True) -> Array:
 
 _SPARE: list[mmap.mmap] = []
 """The last files that were let go of: new pages take several times as long to write as old ones."""
-_SPARED = 1 << 29
-"""Bytes of them."""
+_SPARED, _MOST = 1 << 29, 24
+"""Bytes of them, and how many: each holds a descriptor."""
 
 
 def _spare(memory: mmap.mmap) -> None:
     _SPARE.append(memory)
-    while sum(map(len, list(_SPARE))) > _SPARED:
+    while len(_SPARE) > _MOST or sum(map(len, list(_SPARE))) > _SPARED:
         with contextlib.suppress(IndexError):
             _SPARE.pop(0)
 
