@@ -28,7 +28,7 @@ class Doubted(Exception):
     def __init__(self, faults: tuple[Fault, ...]) -> None:
         super().__init__(*(fault.message for fault in faults))
         self.faults = faults
-        """None, where it is right and only other than a call before it."""
+        """Empty where it is right, and only other than a call before it."""
 
 
 class Meanwhile:
