@@ -186,6 +186,18 @@ def test_the_short_way_of_right_results_judges_as_the_long_way_does(
     assert 20 < short < 130
 
 
+@pytest.mark.parametrize("name", ["float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "float4_e2m1fn"])
+def test_ulp_distance_is_the_number_of_values_in_between(name: str) -> None:
+    dtype = dtype_of(name)
+    codes = np.arange(16 if name == "float4_e2m1fn" else 1 << 8 * dtype.itemsize)
+    every = codes.astype(f"u{dtype.itemsize}").view(dtype)
+    values = every.astype(np.float64)
+    every, values = every[np.isfinite(values)], values[np.isfinite(values)]
+    places = np.searchsorted(np.unique(values), values)
+    one, other = np.random.default_rng(1).integers(0, len(every), (2, 1 << 14))
+    assert np.array_equal(ulp_distance(every[one], every[other]), np.abs(places[one] - places[other]))
+
+
 POLICIES = {
     "exact": {"policy": "exact"},
     "ulp": {"policy": "ulp", "ulp": 2},

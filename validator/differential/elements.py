@@ -71,13 +71,25 @@ def too_far(tolerance: Tolerance, got: Array, exact: F64) -> Bools:
 
 def ulp_distance(a: Array, b: Array) -> NDArray[np.int64]:
     """How many representable values lie between two arrays of the same floating type (finite elements)."""
-    unsigned = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}[a.dtype.itemsize]
-    top = 1 << (8 * a.dtype.itemsize - 1)
-    if a.dtype.name == "float4_e2m1fn":
-        top = 8
+    one, other = _ordered(a), _ordered(b)
+    if one.dtype == object:
+        return np.asarray(np.minimum(np.abs(one - other), 1 << 62), dtype=np.int64)
+    away = np.subtract(one, other, dtype=np.int64)
+    return np.asarray(np.abs(away, out=away))
 
-    def ordered(x: Array) -> NDArray[Any]:
-        bits = np.ascontiguousarray(x).view(unsigned).astype(object if a.dtype.itemsize == 8 else np.int64)
-        return np.where(bits >= top, top - bits, bits)
 
-    return np.asarray(np.minimum(np.abs(ordered(a) - ordered(b)), 1 << 62), dtype=np.int64)
+def _ordered(values: Array) -> NDArray[Any]:
+    """Integers that follow each other as the type's values do; both zeros are 0."""
+    size = values.dtype.itemsize
+    if size == 8:  # the distance of two may need a bit more
+        words = np.ascontiguousarray(values).view(np.uint64).astype(object)
+        return np.where(words >= 1 << 63, (1 << 63) - words, words)
+    bits = np.ascontiguousarray(values).view({1: np.int8, 2: np.int16, 4: np.int32}[size])
+    if values.dtype.name == "float4_e2m1fn":  # four bits of a byte
+        bits = bits << 4 >> 4
+        return np.where(bits < 0, -(bits & 7), bits)
+    sign = bits >> (8 * size - 1)  # all ones, or none
+    bits = bits & np.iinfo(bits.dtype).max
+    bits ^= sign
+    bits -= sign
+    return bits
