@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.scaling import contract, written
 from validator.differential import runner as runner_module
 from validator.differential.cases import Case
 from validator.differential.faults import FaultKind
 from validator.differential.poison import surroundings_of
 from validator.differential.processes import Trees, runner_for
 from validator.differential.running import run_case
-from validator.manifest.contract import KernelContract
 
 MODEL = """
 import os
@@ -58,22 +58,7 @@ def large(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.fixture
 def trees(tmp_path: Path) -> Trees:
-    for name in ("model", "stock"):
-        (tmp_path / f"{name}.py").write_text(MODEL)
-    return Trees(tmp_path, tmp_path)
-
-
-def contract(candidate: str) -> KernelContract:
-    args = [("x", "activation", ["B", "D"]), ("w", "weight", ["D"]), ("out", "output", ["B", "D"])]
-    return KernelContract.model_validate(
-        {
-            "match": "scale",
-            "candidate": f"model:{candidate}",
-            "reference": "stock:scale",
-            "dims": ["B in 2..6", "D in 8..40"],
-            "args": [{"name": n, "role": role, "dtype": "float32", "shape": shape} for n, role, shape in args],
-        }
-    )
+    return written(tmp_path, MODEL)
 
 
 def failures(trees: Trees, candidate: str, seeds: range, plan: str = "flip") -> list[bool]:

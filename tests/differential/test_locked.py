@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.support.scaling import contract, written
 from validator.differential import arena, book, changes
 from validator.differential import runner as runner_module
 from validator.differential.cases import Case
@@ -94,24 +95,9 @@ def wrong(x, w, out):
 """
 
 
-def contract(candidate: str) -> KernelContract:
-    args = [("x", "activation", ["B", "D"]), ("w", "weight", ["D"]), ("out", "output", ["B", "D"])]
-    return KernelContract.model_validate(
-        {
-            "match": "scale",
-            "candidate": f"model:{candidate}",
-            "reference": "stock:scale",
-            "dims": ["B in 2..6", "D in 8..40"],
-            "args": [{"name": n, "role": role, "dtype": "float32", "shape": shape} for n, role, shape in args],
-        }
-    )
-
-
 @pytest.fixture
 def trees(tmp_path: Path) -> Trees:
-    for name in ("model", "stock"):
-        (tmp_path / f"{name}.py").write_text(MODEL)
-    return Trees(tmp_path, tmp_path)
+    return written(tmp_path, MODEL)
 
 
 @pytest.mark.parametrize("candidate", ["writes", "unlocks"])

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.scaling import contract, written
 from validator.differential import runner as runner_module
 from validator.differential.cases import Case, Inputs
 from validator.differential.data import ReferenceFailed
@@ -15,7 +16,6 @@ from validator.differential.meanwhile import Meanwhile
 from validator.differential.processes import Trees, runner_for
 from validator.differential.runner import Runner
 from validator.differential.running import run_case
-from validator.manifest.contract import KernelContract
 
 MODEL = """
 def scale(x, w, out):
@@ -37,22 +37,7 @@ PLANS = ("repeat", "same-buffer", "other-buffer", "flip", "recheck", "a-b-a")
 
 @pytest.fixture
 def trees(tmp_path: Path) -> Trees:
-    for name in ("model", "stock"):
-        (tmp_path / f"{name}.py").write_text(MODEL)
-    return Trees(tmp_path, tmp_path)
-
-
-def contract(candidate: str) -> KernelContract:
-    args = [("x", "activation", ["B", "D"]), ("w", "weight", ["D"]), ("out", "output", ["B", "D"])]
-    return KernelContract.model_validate(
-        {
-            "match": "scale",
-            "candidate": f"model:{candidate}",
-            "reference": "stock:scale",
-            "dims": ["B in 2..6", "D in 8..40"],
-            "args": [{"name": n, "role": role, "dtype": "float32", "shape": shape} for n, role, shape in args],
-        }
-    )
+    return written(tmp_path, MODEL)
 
 
 def case(plan: str) -> Case:

@@ -7,14 +7,13 @@ right here; anything else is brought here and judged here.
 
 from __future__ import annotations
 
-import ctypes
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from validator.differential import passes
 from validator.differential.expected import Expected
-from validator.differential.native import Pointer, function
 from validator.differential.numbers import Array, each_part, flattened, in_chunks, is_float
 from validator.manifest.contract import KernelContract
 
@@ -50,18 +49,9 @@ def packed(contract: KernelContract, want: Expected) -> Packed | None:
     trusted = np.ascontiguousarray(want.native)
     away, yard = (np.empty(trusted.size, np.uint16) for _ in range(2))
     arrays = (*(flattened(array) for array in (trusted, want.exact, want.yardstick)), away, yard)
-    compiled = function(f"pack_{trusted.dtype.name}", *(Pointer,) * 5, ctypes.c_size_t, ctypes.c_double)
-    places = [(array.ctypes.data, array.itemsize) for array in arrays]
-    in_rows = all(array.flags.c_contiguous for array in arrays)
-
-    def pack(part: slice) -> None:
-        if compiled is None or not in_rows:
-            _by_numpy(*(array[part] for array in arrays))
-            return
-        compiled(*(at + part.start * size for at, size in places), part.stop - part.start, _DOWN)
-
-    with np.errstate(all="ignore"):
-        each_part(pack, trusted.size, 24)
+    if not passes.packed(*arrays, share=_DOWN):
+        with np.errstate(all="ignore"):
+            each_part(lambda part: _by_numpy(*(array[part] for array in arrays)), trusted.size, 24)
     return Packed(trusted, away, yard)
 
 

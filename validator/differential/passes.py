@@ -15,7 +15,7 @@ import numpy as np
 from validator.differential.native import Pointer, function
 from validator.differential.numbers import Array, Source, each_part
 
-__all__ = ["added", "below", "ends", "halved", "measured", "moved"]
+__all__ = ["added", "below", "ends", "halved", "measured", "moved", "packed"]
 
 _TYPES = ("float64", "float32", "bfloat16", "float16")
 """Those that compiled code reads, of results and inputs; all else it gets in float64."""
@@ -82,6 +82,13 @@ def moved(target: Array, array: Array, eps: float, source: Source) -> bool:
 
     each_part(move, array.size, _WIDE.itemsize)
     return True
+
+
+def packed(native: Array, exact: Array, due: Array, away: Array, yard: Array, *, share: float) -> bool:
+    """How far a result of two or four bytes is from the exact one, and its yardsticks, in two bytes each. See
+    `validator.differential.packed`."""
+    compiled = _compiled(f"pack_{_name(native)}", (Pointer,) * 5, (_REAL,), exact, due)
+    return compiled is not None and _done(compiled, (native, exact, due, away, yard), share)
 
 
 def _name(array: Array) -> str:
