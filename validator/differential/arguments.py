@@ -14,7 +14,7 @@ import numpy as np
 from validator.differential.arena import apart
 from validator.differential.case import Case
 from validator.differential.errors import DifferentialError
-from validator.differential.inputs import VARIANTS, Fill, Room, filled
+from validator.differential.inputs import VARIANTS, Fill, Room, filled, is_bounded
 from validator.differential.numbers import Array, Source, derived, dtype_of, is_float
 from validator.differential.padding import point_elsewhere, unused_parts
 from validator.differential.pinned import few, pinned
@@ -95,17 +95,43 @@ def fill_of(contract: KernelContract, case: Case, name: str) -> Fill:
         ends = {"low": max(low or 1, 1), "high": max(page if high is None else min(high, page), 1)}
         values = values.model_copy(update={"domain": values.domain.model_copy(update=ends)})
     beside = _counted_to(contract, dims) if d.hangs_on is None else 0
-    shape, between = shape_of(values.shape or (), dims), _range_of(contract, case) if values.shape else None
-    return Fill(name, role, values, dtype_of(dtype), shape, extent, page, total, beside, between)
+    fill = Fill(name, role, values, dtype_of(dtype), shape_of(values.shape or (), dims), extent, page, total, beside)
+    return replace(fill, between=_range_of(contract, case, fill)) if is_bounded(fill) else fill
 
 
-def _range_of(contract: KernelContract, case: Case) -> tuple[int, int] | None:
-    """Where numbers passed by value say that a range begins, and its last number; None where none do."""
+def _range_of(contract: KernelContract, case: Case, fill: Fill) -> tuple[int, int] | None:
+    """Where numbers passed by value say that a range begins, and its last number; None where none do.
+
+    Who passes no end lets the range be as long as something else is: the rows of a part of a vocabulary.
+    """
     name = next((name for name, (_, v) in contract.values.items() if v.domain.after is not None), None)
-    if name is None:
+    if name is not None:
+        start = contract.values[name][1].domain.after or ""
+        return int(values_of(contract, case, start)), int(values_of(contract, case, name)) - 1
+    starts = [other for other in contract.values if _begins(contract, case, other, fill)]
+    if not starts:
         return None
-    start = contract.values[name][1].domain.after or ""
-    return int(values_of(contract, case, start)), int(values_of(contract, case, name)) - 1
+    own = fill.values.size_names
+    sizes = sorted({size for dim, size in case.dims if size and dim not in own}) or [1]
+    which = derived(case.seed, "range", fill.name)
+    start = starts[which % len(starts)]
+    first = int(values_of(contract, case, start))
+    return first, first + sizes[which // len(starts) % len(sizes)] - 1
+
+
+def _begins(contract: KernelContract, case: Case, name: str, fill: Fill) -> bool:
+    """Whether an argument is a whole number passed by value with which elements of another may be compared."""
+    role, values = contract.values[name]
+    d = values.domain
+    if role is not Role.SCALAR or values.shape or not is_drawn(values) or d.low is None or d.high is None:
+        return False
+    number = fill_of(contract, case, name)
+    (low, high), (least, most) = number.integers, fill.integers
+    return not number.floating and number.free and least <= low and high <= most and high - low >= _RANGES
+
+
+_RANGES = 8
+"""Numbers that one passed by value may be, from which it is no choice among a few."""
 
 
 def _counted_to(contract: KernelContract, dims: Mapping[str, int]) -> int:

@@ -19,7 +19,7 @@ from validator.differential.cases import (
     layouts_of,
     variants_of,
 )
-from validator.differential.inputs import BETWEEN, EXACTLY, LIMITS, VARIANTS
+from validator.differential.inputs import BETWEEN, EXACTLY, LIMITS, SCALED, VARIANTS
 from validator.differential.padding import has_padding
 from validator.differential.shapes import Dims, Space
 from validator.manifest.contract import KernelContract
@@ -152,6 +152,9 @@ def _fillings(contract: KernelContract, space: Space, sizes: Iterator[Dims]) -> 
         if (between := BETWEEN[dtype]) in _able(contract, name, dims, alone=False):
             origin = f"{name} {VARIANTS[between].words}, nothing scales it"
             yield origin, VARIANTS[between].input_class, dims, {**ones, name: between}
+    for dtype, name in itertools.product(_small(contract), _read_floats(contract)):
+        if (scaled := SCALED[dtype]) in _able(contract, name, dims, alone=False):
+            yield f"{name} {VARIANTS[scaled].words}", VARIANTS[scaled].input_class, dims, {**ones, name: scaled}
     yield from _swallowed(contract, space)
     yield from _cancelling(contract, space)
 
@@ -172,8 +175,12 @@ def _exact_sums(contract: KernelContract, space: Space) -> Iterator[tuple[str, D
     # Nothing large is left over where sizes are multiples of four.
     dims = space.complete({}, {name: [v for v in _FOURS if v in space.values[name]] for name in space.names}) or {}
     names = [name for name in contract.values if EXACTLY in _able(contract, name, dims, alone=False)]
+    ways = [_all_at_once(contract, (way, "full", "one-segment"), dims) for way in ("in-turn", "one-place")]
     for name in names[:_SWALLOWED] if contract.compute_dtype in ("float32", "float64") else ():
-        yield f"{name} {VARIANTS[EXACTLY].words}, nothing scales it", dims, {**_ones(contract, dims), name: EXACTLY}
+        origin = f"{name} {VARIANTS[EXACTLY].words}, nothing scales it"
+        # What is gathered has to be all that cancels; what is scattered, to come together.
+        for steering in ways if ways[0] != ways[1] else ways[:1]:
+            yield origin, dims, {**_ones(contract, dims), **steering, name: EXACTLY}
 
 
 def _of_many_terms(space: Space, dimension: str) -> Dims:
@@ -240,6 +247,17 @@ def _narrowed(contract: KernelContract) -> list[str]:
     """Types of one byte that results have."""
     written = (values for role, values in contract.values.values() if is_written(role, values))
     return list(dict.fromkeys(dtype for values in written for dtype in values.dtype if dtype in BETWEEN))
+
+
+def _small(contract: KernelContract) -> list[str]:
+    """Types of which results may be that a scale was computed for; what is in the bytes of one nobody says."""
+    written = (dtype for role, values in contract.values.values() if is_written(role, values) for dtype in values.dtype)
+    found = (name for dtype in written for name in ((dtype,) if dtype != "uint8" else _PACKED) if name in SCALED)
+    return list(dict.fromkeys(found))
+
+
+_PACKED = ("float4_e2m1fn", "int4")
+"""What bytes may hold two of."""
 
 
 def _read_floats(contract: KernelContract) -> list[str]:

@@ -33,6 +33,8 @@ class Expected:
     """Of a result of few values: what each element is at least, in its type; None: `yardstick` says it all."""
     most: Array | None = None
     """What it is at most."""
+    alone: NDArray[np.bool_] | None = None
+    """Elements that may be off by what their own yardstick says, and not by what that of their row does; None: none."""
     beyond: bool = field(init=False)
     """Some element is too large for the output's type."""
     widest: float = field(init=False)

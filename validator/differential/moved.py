@@ -21,6 +21,7 @@ from validator.differential.cases import FILLED, Case, Inputs, float_arguments
 from validator.differential.graded import at_edges, edges, only_rounded
 from validator.differential.inputs import EXACTLY, OUTWEIGHED, terms_of
 from validator.differential.numbers import Array, Source, derived, dtype_of, eps_of, in_chunks
+from validator.differential.rounded import rounds_rows
 from validator.differential.spill import kept
 from validator.differential.spread import BARELY, Spread, Undecided
 from validator.differential.summed import PROMISED, Sum, halves, long_sums
@@ -107,7 +108,7 @@ class Beside:
         spreads = {name: Spread(exact[name], array) for name, array in self.native.items()}
         read = [self.inputs[n] for n in float_arguments(self.inputs) if self.contract.values[n][0] not in FILLED]
         for name, spread in spreads.items():
-            if only_rounded(self.native[name], read):
+            if only_rounded(self.native[name], read) or rounds_rows(self.case, self.inputs, self.native[name]):
                 spread.settle()
         probes = _probes(self.inputs)
         for outputs in islice(results, probes):

@@ -305,7 +305,8 @@ def _listed(rows: list[int]) -> str:
 
 
 def _row(want: Expected, at: tuple[object, ...]) -> Expected:
-    parts = (want.exact, want.native, want.yardstick, want.unspecified, want.undecided, want.least, want.most)
+    judged = (want.exact, want.native, want.yardstick, want.unspecified)
+    parts = (*judged, want.undecided, want.least, want.most, want.alone)
     return Expected(*(None if part is None else np.asarray(part[at]) for part in parts))  # type: ignore[index,arg-type]
 
 

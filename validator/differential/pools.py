@@ -48,6 +48,8 @@ def pooled(tolerance: Tolerance, want: Expected, got: Array, finite: Bools) -> P
         bad |= _beyond(tolerance.max_ratio, error, yard)
         worst = whole
     by_rows = np.maximum(_of_rows(yard), yard, out=room(yard.shape, yard.dtype))
+    if want.alone is not None:
+        np.copyto(by_rows, yard, where=want.alone)
     for axes, along in _slices(got.ndim):
         # A slice of so few elements is judged as single elements are: by what its rows allow.
         few = got.size < _POOLED * math.prod(got.shape[a] for a in along)

@@ -22,8 +22,9 @@ from validator.differential.moved import Beside
 from validator.differential.numbers import Array, copied, each_part, flattened, in_chunks, is_float, same_bytes
 from validator.differential.overflow import LEAST_NORMAL, flushed, only_moves, overflown, reaches_the_limits
 from validator.differential.padding import unused_parts
+from validator.differential.rounded import only_rounds, rounds_rows
 from validator.differential.spill import kept
-from validator.manifest.contract import FILLED, KernelContract
+from validator.manifest.contract import KernelContract
 from validator.run.sandbox import Outcome, Reply, Worker
 
 __all__ = ["Outputs", "Reference"]
@@ -126,10 +127,11 @@ class Reference:
             lost = free[name] | overflown(self.stock, case, inputs, spread.exact, due, moves=name in moves)
             if (tiny := flushed(self.stock, inputs, spread.exact, due)).any():
                 yard[tiny] = np.maximum(yard[tiny], LEAST_NORMAL)
-            if _only_rounds(self.stock, inputs, due):
+            if due.dtype.kind in "iu" and (only_rounds(self.stock, inputs, due) or rounds_rows(case, inputs, due)):
                 yard = np.zeros_like(yard)
             noise = undecided[name].where if undecided else None
-            expected[name] = Expected(spread.exact, due, yard, np.broadcast_to(lost, due.shape), noise, *ends)
+            lost = np.broadcast_to(lost, due.shape)
+            expected[name] = Expected(spread.exact, due, yard, lost, noise, *ends, spread.alone)
         return expected
 
     def _only_moves(self, case: Case) -> set[str]:
@@ -197,20 +199,6 @@ class Reference:
         for name, array, data in zip(declared, returned, reply.result.data, strict=bool(declared)):
             outputs[name] = np.frombuffer(data, dtype_at(array.dtype)).reshape(array.shape)
         return outputs
-
-
-def _only_rounds(contract: KernelContract, inputs: Inputs, native: Array) -> bool:
-    """Whether an integer result is an input rounded, and cut off at its type's ends or before: nothing was computed
-    that could be off, so that a value half way goes where it goes.
-    """
-    if native.dtype.kind not in "iu" or not native.size:
-        return False
-    read = (v for n, v in inputs.items() if contract.values[n][0] not in FILLED and isinstance(v, np.ndarray))
-    alike = [np.rint(v.astype(np.float64)) for v in read if is_float(v.dtype) and v.shape == native.shape]
-    low, high = native.min(), native.max()
-    # Where nothing is but at the ends, being cut off there makes an input of anything.
-    is_cut = bool(((native > low) & (native < high)).any())
-    return any(np.array_equal(np.clip(one, low, high) if is_cut else one, native) for one in alike)
 
 
 def _widened(inputs: Inputs) -> Inputs:

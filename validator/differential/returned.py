@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -83,9 +84,30 @@ def _value(
         owner = next((n for n, (arena, _) in placed.views.items() if arena == array.arena - 1), None)
         if owner is None or getattr(values, "alias_of", None) != owner:
             return None, f"shares memory with {owner or 'no buffer that was sent'}, which the contract does not say"
-    contiguous = tuple(int(s) for s in np.empty(array.shape, dtype).strides)
     if count and "strided" not in values.layouts and "transposed" not in values.layouts:
-        odd = [i for i, n in enumerate(array.shape) if n > 1 and array.strides[i] != contiguous[i]]
-        if odd:
-            return None, f"has strides {list(array.strides)}, contiguous are {list(contiguous)}"
+        others = [] if "layouts" in values.model_fields_set else _of_that_shape(array.shape, placed)
+        ways = list(dict.fromkeys(_dense(array.shape, dtype, strides) for strides in ((), *others)))
+        if not any(_alike(array.shape, array.strides, way) for way in ways):
+            told = "".join(f", as an argument of its shape lies {list(way)}" for way in ways[1:])
+            return None, f"has strides {list(array.strides)}, contiguous are {list(ways[0])}{told}"
     return np.frombuffer(data, dtype).reshape(array.shape), ""
+
+
+def _of_that_shape(shape: tuple[int, ...], placed: Placed) -> list[tuple[int, ...]]:
+    """Strides of the arguments of a shape."""
+    return [array.strides for _, array in placed.views.values() if array.shape == shape]
+
+
+def _dense(shape: tuple[int, ...], dtype: np.dtype[Any], strides: tuple[int, ...]) -> tuple[int, ...]:
+    """Strides of an array without gaps whose axes follow one another as with these: what elementwise operators make of
+    an argument that lies so (numpy's order "K", torch's `preserve_format`); contiguous ones of none."""
+    like = sorted(range(len(shape)), key=lambda axis: strides[axis] if strides else 0, reverse=bool(strides))
+    found, step = [0] * len(shape), dtype.itemsize
+    for axis in reversed(like):
+        found[axis], step = step, step * shape[axis]
+    return tuple(found)
+
+
+def _alike(shape: tuple[int, ...], strides: tuple[int, ...], due: tuple[int, ...]) -> bool:
+    """Whether nothing lies elsewhere: where there is one position only, how far the next one would be says nothing."""
+    return all(size == 1 or have == want for size, have, want in zip(shape, strides, due, strict=True))

@@ -47,6 +47,8 @@ class Spread:
         """Where the result is another as soon as equal inputs are moved apart."""
         self._tied = False
         self._promised: F64 | None = None
+        self.alone: NDArray[np.bool_] | None = None
+        """Elements that are exact in the promised precision, whatever others are; known with the yardstick."""
         graded = is_graded(native.dtype)
         self._graded = Graded(self.exact, native) if graded and is_float(native.dtype) else None
         self._over: NDArray[np.bool_] | None = np.zeros(native.shape, bool) if graded and not self._graded else None
@@ -140,8 +142,11 @@ class Spread:
         """Where all of a result is whole numbers, nothing was computed but sums of whole numbers, exact in the promised
         precision: what the result's type holds excuses no rounding of the inputs, which needed none."""
         if all(np.array_equal(one, np.rint(one)) for (one,) in in_chunks(self.exact)):
-            for moved, narrow, exact, native in in_chunks(self._moved, promised, self.exact, self._native):
-                np.copyto(moved, narrow, where=native.astype(np.float64) == exact)
+            self.alone = np.empty(self.exact.shape, bool)
+            arrays = self._moved, promised, self.exact, self._native, self.alone
+            for moved, narrow, exact, native, alone in in_chunks(*arrays):
+                np.equal(native.astype(np.float64), exact, out=alone)
+                np.copyto(moved, narrow, where=alone)
 
     @np.errstate(all="ignore")
     def add_halves(

@@ -307,7 +307,13 @@ class KernelContract(Model):
     @cached_property
     def without_distance(self) -> KernelContract:
         """The same contract where no rows can be made to lie far apart."""
-        return self._with(lambda part: {"layouts": tuple(name for name in part.layouts if name != "distant")})
+        return self._with(
+            lambda part: (
+                {"layouts": tuple(name for name in part.layouts if name != "distant")}
+                if "distant" in part.layouts
+                else {}
+            )
+        )
 
     def _with(self, change: Callable[[Values], dict[str, object]], **keys: object) -> KernelContract:
         """The contract with these keys, and a change of every argument and every field."""

@@ -5,12 +5,12 @@ the values of one argument; sizes, layouts, padding and call plans are classes o
 (`validator.differential.cases`).
 """
 
-from validator.differential.inputs.fill import Fill, Room, filled, in_domain
+from validator.differential.inputs.fill import Fill, Room, filled, in_domain, is_bounded
 from validator.differential.inputs.floats import EXACTLY, FLOATS, HUGE, LIMITS, OUTWEIGHED, terms_of
 from validator.differential.inputs.integers import INTEGERS
 from validator.differential.inputs.listed import LISTED
 from validator.differential.inputs.masks import MASKS
-from validator.differential.inputs.narrow import BETWEEN, NARROW
+from validator.differential.inputs.narrow import BETWEEN, NARROW, SCALED, TOPS
 from validator.differential.inputs.special import SPECIAL
 from validator.differential.inputs.variant import Variant
 
@@ -21,6 +21,8 @@ __all__ = [
     "LIMITS",
     "LISTED",
     "OUTWEIGHED",
+    "SCALED",
+    "TOPS",
     "VARIANTS",
     "Fill",
     "Room",
@@ -28,6 +30,7 @@ __all__ = [
     "applicable",
     "filled",
     "in_domain",
+    "is_bounded",
     "terms_of",
 ]
 

@@ -13,7 +13,18 @@ from numpy.typing import NDArray
 from validator.differential.numbers import CHUNK, Array, Source, in_chunks, is_float, largest
 from validator.manifest.contract import Role, Values
 
-__all__ = ["Fill", "Room", "as_segments", "drawn_segments", "filled", "in_domain", "in_range", "ranged", "within"]
+__all__ = [
+    "Fill",
+    "Room",
+    "as_segments",
+    "drawn_segments",
+    "filled",
+    "in_domain",
+    "in_range",
+    "is_bounded",
+    "ranged",
+    "within",
+]
 
 _WIDEST = 1 << 62
 _BELL = 4.0
@@ -207,11 +218,16 @@ def _indices(fill: Fill, source: Source) -> Array:
     return (np.sort(found, axis=-1) if d.sorted and found.ndim else found).astype(fill.dtype)
 
 
-def ranged(fill: Fill) -> bool:
-    """Whether its whole numbers may be held against a range that is passed by value: ids of a part of a vocabulary."""
+def is_bounded(fill: Fill) -> bool:
+    """Whether it is an array of whole numbers between two bounds, and nothing else restricts them."""
     d = fill.values.domain
     bounded = d.low is not None and d.high is not None and bool(fill.shape) and fill.free
-    return fill.between is not None and bounded and not fill.floating and fill.dtype.kind != "b"
+    return bounded and not fill.floating and fill.dtype.kind != "b"
+
+
+def ranged(fill: Fill) -> bool:
+    """Whether its whole numbers may be held against a range that is passed by value: ids of a part of a vocabulary."""
+    return fill.between is not None and is_bounded(fill)
 
 
 def in_range(fill: Fill, source: Source) -> NDArray[np.int64]:

@@ -47,6 +47,12 @@ def _ends(fill: Fill, source: Source) -> Array:
     return _shaped(fill, np.tile(np.sort(walk) if fill.values.domain.sorted else walk, rows))
 
 
+def _in_turn(fill: Fill, source: Source) -> Array:
+    """One position after the other, over again where there are fewer: what is gathered is all that there is."""
+    walk = np.arange(_size(fill)) % fill.extent
+    return _shaped(fill, np.sort(walk) if fill.values.domain.sorted else walk)
+
+
 def _enough(fill: Fill) -> bool:
     """Whether there is a position for every entry that must not be that of another."""
     return _index(fill) and fill.extent > 0 and (not fill.values.domain.unique or fill.distinct[1] <= fill.extent)
@@ -218,6 +224,7 @@ def _bounded(fill: Fill) -> bool:
 
 
 INTEGERS: tuple[Variant, ...] = (
+    Variant("in-turn", "exact", "points to one place after the other", _enough, _in_turn, alone=False),
     Variant("one-place", "I8", "points to one place throughout",
             lambda f: _index(f) and not f.values.domain.unique and f.extent > 0,
             lambda f, s: _shaped(f, np.full(_size(f), s.below(f.extent, (1,))[0]))),
