@@ -10,13 +10,13 @@ that is `spilled` is an unlinked file on disk: it needs no memory that the syste
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import mmap
 import os
 import tempfile
 
 from validator.errors import Problem, ValidatorError
+from validator.run.pages import LARGE, Mapping
 
 __all__ = ["Pool", "PoolFull"]
 
@@ -25,6 +25,8 @@ _SEALS = 0x0002 | 0x0004 | 0x0001  # F_SEAL_SHRINK, F_SEAL_GROW, F_SEAL_SEAL
 _NO_WRITERS = 0x0010  # F_SEAL_FUTURE_WRITE, of Linux 5.1
 _ALIGNED = 256
 """Bytes that every region is aligned to."""
+_HOLLOW = 1 << 30
+"""Bytes of a region that may be mostly holes: rows that lie as far apart as an index of 32 bits reaches."""
 _WORTH_GIVING_BACK = 1 << 20
 """Bytes of a region whose pages are given back when its contents are done with."""
 
@@ -44,12 +46,12 @@ class Pool:
         if sealed:
             self.descriptor = os.memfd_create("buffers", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
             os.ftruncate(self.descriptor, size)
-        self._memory = mmap.mmap(self.descriptor, size)
+        self._memory, self._gathers = Mapping(self.descriptor, size), not spilled
         self.protected = given and _sealed(self.descriptor, _NO_WRITERS)
         """Nobody but the gate can write here."""
         if sealed:
             fcntl.fcntl(self.descriptor, _ADD_SEALS, _SEALS)
-        self._view = memoryview(self._memory)
+        self._view = self._memory.view
         self._slots: dict[int, tuple[int, int]] = {}
         self._borrowed: set[int] = set()
         """Slots that lie over another's memory."""
@@ -70,6 +72,8 @@ class Pool:
         elif known is None or known[1] != length:
             self.drop(slot)
             self._slots[slot] = known = (self._new(length), length)
+            if self._gathers and length <= _HOLLOW:
+                self._memory.gather(*self._pages(*known))
         return self._view[known[0] : known[0] + length]
 
     def drop(self, slot: int) -> None:
@@ -87,9 +91,7 @@ class Pool:
         """Give a large region's memory back to the system; the slot keeps its place, and reads as zeros."""
         offset, length = self._slots[slot]
         if length >= _WORTH_GIVING_BACK:
-            start, body = self._pages(offset, length)
-            with contextlib.suppress(OSError):
-                self._memory.madvise(mmap.MADV_REMOVE, start, body)
+            self._memory.give_back(*self._pages(offset, length))
 
     def close(self) -> None:
         """Let go of the memory, as soon as nobody looks at it any more."""
@@ -97,17 +99,19 @@ class Pool:
             os.close(self.descriptor)
             self.descriptor = -1
             self._view.release()
-            with contextlib.suppress(BufferError):
-                self._memory.close()
 
     def _new(self, length: int) -> int:
         page = mmap.PAGESIZE
         body = -(-max(length, 1) // page) * page
+        begins = LARGE if body >= 2 * LARGE else page
         for at, (start, free) in enumerate(self._free):
-            if free >= body:
-                self._free[at : at + 1] = [(start + body, free - body)] if free > body else []
+            first = -(-start // begins) * begins
+            rest = start + free - (first + body)
+            if rest >= 0:
+                gaps = [(start, first - start), (first + body, rest)]
+                self._free[at : at + 1] = [gap for gap in gaps if gap[1]]
                 # The end lies against the page behind it, as closely as alignment allows.
-                return start + (body - length) // _ALIGNED * _ALIGNED
+                return first + (body - length) // _ALIGNED * _ALIGNED
         raise PoolFull(Problem(f"buffers of {length} bytes and those beside them exceed the {self.size} of a worker"))
 
     def _pages(self, offset: int, length: int) -> tuple[int, int]:

@@ -27,6 +27,8 @@ SYSTEM = (
 """What an interpreter and its libraries read."""
 _FIXED = 0x10
 """MAP_FIXED."""
+_LARGE = 1 << 21
+"""Bytes of a large page, as in `pages.py`: a region that has some lies here where they can be mapped as a whole."""
 _TOUCHED = 1 << 30
 """Bytes of an arena up to which all its pages are touched beforehand: what is longer has holes."""
 KEPT = 64
@@ -78,12 +80,15 @@ class Arenas:
     def _mapped(self, offset: int, length: int, slot: int, touched: bool) -> memoryview:
         page, within = mmap.PAGESIZE, offset % mmap.PAGESIZE
         body = -(-max(within + length, 1) // page) * page
-        memory = mmap.mmap(-1, body + 2 * page)
-        self.places[slot] = address = ctypes.addressof(ctypes.c_char.from_buffer(memory)) + page
+        slack = _LARGE if body >= 2 * _LARGE else 0
+        memory = mmap.mmap(-1, body + 2 * page + slack)
+        start = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+        before = page + (offset - within - start - page) % _LARGE if slack else page
+        self.places[slot] = address = start + before
         self._put(address, offset, length, slot, touched)
-        for guard in (address - page, address + body):
-            self._mprotect(guard, page, 0)
-        return memoryview(memory)[page + within : page + within + length]
+        for guard, end in ((start, address), (address + body, start + len(memory))):
+            self._mprotect(guard, end - guard, 0)
+        return memoryview(memory)[before + within : before + within + length]
 
     def _put(self, address: int, offset: int, length: int, slot: int, touched: bool) -> None:
         """A region's pages at an address."""
