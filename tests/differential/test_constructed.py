@@ -410,8 +410,38 @@ def test_a_choice_that_may_be_a_tile_is_tried_where_there_are_several() -> None:
     chosen = _chosen(block=[32, 64, 128, 256], stages=[1, 2, 3, 4, 5], warps=[1, 2, 4, 8])
     tried = [case for case in cases(chosen, 1, 0) if case.input_class == "I18"]
     assert len({case.configuration for case in tried}) == 80
+    smallest = [case for case in tried if "smallest" in case.origin]
+    assert {case.configuration for case in smallest} == {case.configuration for case in tried}, "fewer than parts, too"
     for case in tried:
-        assert dict(case.dims)["D"] > dict(case.configuration)["block"]
+        assert (
+            dict(case.dims)["D"] == 1 if case in smallest else dict(case.dims)["D"] > dict(case.configuration)["block"]
+        )
+
+
+def test_every_type_is_tried_at_the_ends_of_its_range() -> None:
+    """What the first type holds is beyond another."""
+    args = [
+        {"name": "x", "role": "activation", "dtype": ["bfloat16", "float16"], "shape": ["B", "D"]},
+        {"name": "out", "role": "output", "dtype_of": "x", "shape": ["B", "D"]},
+    ]
+    names = {"match": "k", "candidate": "ops:k", "reference": "ops:k"}
+    chosen = KernelContract.model_validate({**names, "dims": ["B in 1..4", "D in 1..40"], "args": args})
+    halves = [c for c in cases(chosen, 1, 0) if ("x", "float16") in c.dtypes and c.input_class != "I19"]
+    assert {dict(c.variants).get("x") for c in halves} >= {"huge", "large", "tiny"}
+    (huge,) = (c for c in halves if ("x", "huge") in c.variants)
+    assert 255 < np.abs(build(chosen, huge)["x"].astype(np.float64)).max() < np.inf
+
+
+def test_masks_of_floats_hide_any_places() -> None:
+    """Not only whole rows and halves of them."""
+    bias = {"name": "x", "role": "activation", "dtype": "float32", "shape": ["B", "D"], "domain": {"special": "-inf"}}
+    args = [bias, {"name": "out", "role": "output", "dtype": "float32", "shape": ["B", "D"]}]
+    names = {"match": "k", "candidate": "ops:k", "reference": "ops:k"}
+    chosen = KernelContract.model_validate({**names, "dims": ["B in 1..4", "D in 1..40"], "args": args})
+    (some,) = (c for c in cases(chosen, 1, 0) if ("x", "masked-places") in c.variants)
+    hidden = np.isneginf(build(chosen, some)["x"])
+    assert hidden.any(axis=-1).any()
+    assert 0.2 < hidden.mean() < 0.8
 
 
 def test_bounded_floats_are_tried_at_their_bounds() -> None:

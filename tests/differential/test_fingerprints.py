@@ -80,6 +80,14 @@ def test_who_samples_every_second_element_is_found_often(trees: Trees) -> None:
     assert sum(failures(trees, "by_every_second", range(24))) >= 6
 
 
+def test_who_samples_every_second_element_of_large_arrays_is_found(
+    trees: Trees, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Few cases are large."""
+    monkeypatch.setattr(runner_module, "_LARGE", 0)
+    assert all(failures(trees, "by_every_second", range(12)))
+
+
 @pytest.mark.usefixtures("large")
 def test_who_looks_at_all_values_may_remember(trees: Trees) -> None:
     assert not any(failures(trees, "by_all", range(12)))

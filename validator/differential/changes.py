@@ -15,7 +15,7 @@ from validator.differential.inputs import Fill
 from validator.differential.numbers import Array, Source, derived, same_bytes
 from validator.manifest.contract import KernelContract
 
-__all__ = ["rearranged", "single_changes"]
+__all__ = ["rearranged", "scattered_changes", "single_changes"]
 
 _PLACES = 64
 """Places in a row that are looked at for two elements."""
@@ -29,6 +29,37 @@ def single_changes(contract: KernelContract, case: Case, inputs: Inputs) -> Gene
     if shares(case):
         return
     source = Source(derived(case.seed, "flip"))
+    for names in _able(contract, case, inputs):
+        if names:
+            name = names[int(source.below(len(names), (1,))[0])]
+            yield inputs, ""
+            yield from _changed(contract, case, inputs, name, source)
+
+
+def scattered_changes(contract: KernelContract, case: Case, inputs: Inputs) -> Generator[tuple[Inputs, str]]:
+    """(inputs, what was changed of them): of each of the largest floats an element at an even place, and one at an odd
+    one; before each the inputs as they are, with nothing said. Who looks at every second element sees half of them.
+
+    Each lasts until the next one is asked for, or this is closed.
+    """
+    if shares(case):
+        return
+    source = Source(derived(case.seed, "scattered"))
+    floats, _ = _able(contract, case, inputs)
+    arrays = sorted((n for n in floats if isinstance(inputs[n], np.ndarray)), key=lambda n: -inputs[n].size)
+    for name in arrays[:_SCATTERED]:
+        for odd in (0, 1):
+            at = 2 * int(source.below(max(inputs[name].size // 2, 1), ())) + odd
+            yield inputs, ""
+            yield from _changed(contract, case, inputs, name, source, min(at, inputs[name].size - 1))
+
+
+_SCATTERED = 3
+"""Arguments of which single elements are changed, the largest."""
+
+
+def _able(contract: KernelContract, case: Case, inputs: Inputs) -> tuple[list[str], list[str]]:
+    """Arguments of which one element may be another: floats, and everything else."""
     able: tuple[list[str], list[str]] = ([], [])
     counted = {values.domain.hangs_on for _, values in contract.values.values()}
     for name, (role, values) in contract.values.items():
@@ -38,11 +69,7 @@ def single_changes(contract: KernelContract, case: Case, inputs: Inputs) -> Gene
         made = name in counted or (name in contract.generated and (other or bool(contract.generates)))
         if whole and role not in SPOKEN and is_drawn(values) and not made:
             able[other].append(name)
-    for names in able:
-        if names:
-            name = names[int(source.below(len(names), (1,))[0])]
-            yield inputs, ""
-            yield from _changed(contract, case, inputs, name, source)
+    return able
 
 
 def rearranged(contract: KernelContract, case: Case, inputs: Inputs) -> Generator[tuple[Inputs, str]]:
@@ -168,9 +195,9 @@ def _pairs(array: Array, axis: int) -> Iterator[tuple[Array, Array]]:
 
 
 def _changed(
-    contract: KernelContract, case: Case, inputs: Inputs, name: str, source: Source
+    contract: KernelContract, case: Case, inputs: Inputs, name: str, source: Source, place: int | None = None
 ) -> Generator[tuple[Inputs, str]]:
-    """The inputs with another value at one place of this one; nothing where no other fits in.
+    """The inputs with another value at one place of this one, a drawn one or `place`; nothing where no other fits in.
 
     It stands in the very array, as long as it is looked at: one that says where it lies is not laid out again.
     """
@@ -178,7 +205,7 @@ def _changed(
     in_place = isinstance(value, np.ndarray) and value.flags.writeable and value.flags.c_contiguous
     array = value.view() if in_place else np.array(value, fill_of(contract, case, name).dtype)
     flat = array.reshape(-1)
-    at = int(source.below(flat.size, (1,))[0])
+    at = int(source.below(flat.size, (1,))[0]) if place is None else place
     old, other = flat[at], _other(fill_of(contract, case, name), flat, at, padded=case.padding)
     if other is None or other == old:
         return

@@ -44,6 +44,8 @@ _FOURS = (36, 8, 4)
 _TILES = range(8, 1025)
 """Numbers among a candidate's choices that may be sizes of tiles."""
 
+_OF_RANGE = ("huge", "large", "tiny")
+"""Variants that are not the same where a type's range is another."""
 _MANY_CALLS = 3
 """Configurations that are called very many times, and of which sums are exact, the first ones."""
 _SWALLOWED = 3
@@ -71,6 +73,8 @@ def constructed_cases(contract: KernelContract, space: Space) -> Iterator[Case]:
         # What tiles and splits do shows where there are several.
         for dims in contract.production[:1] or (space.beyond_a_tile(_tile_in(choice)),):
             yield case(dims, f"configured with {told}", "I18", configuration=choice)
+        # Less than a tile, and less than there are parts.
+        yield case(space.smallest(), f"configured with {told}, the smallest sizes", "I18", configuration=choice)
     for edge in space.edges():
         yield case(edge.dims, edge.reason, edge.input_class)
     # Small sizes, no two the same, and some that go beyond a tile, in turn: each of them hides what the other shows.
@@ -81,7 +85,12 @@ def constructed_cases(contract: KernelContract, space: Space) -> Iterator[Case]:
     )
     for name, (_, values) in contract.values.items():
         for dtype in values.choices[1:]:
-            yield case(typical, f"{name} as {dtype}", "I19", dtypes=((name, dtype),))
+            as_dtype: dict[str, Any] = {"dtypes": ((name, dtype),)}
+            yield case(typical, f"{name} as {dtype}", "I19", **as_dtype)
+            for variant in (VARIANTS[v] for v in _OF_RANGE):
+                if variant.name in variants_of(contract, case(beyond, "", "", **as_dtype), name):
+                    told = f"{name} as {dtype} {variant.words}"
+                    yield case(beyond, told, variant.input_class, variants=((name, variant.name),), **as_dtype)
         able = dict.fromkeys([*_able(contract, name, unlike), *_able(contract, name, beyond)])
         # What positions and lengths mean shows where there are many of them.
         pointing = values.domain.speaks_of or values.domain.sum is not None

@@ -60,6 +60,12 @@ def _hidden(hides: Callable[[Array], Array]) -> Make:
     return make
 
 
+def _some_hidden(fill: Fill, source: Source) -> Array:
+    data = filled(fill, source)
+    data[source.below(2, fill.shape) == 0] = -np.inf
+    return data
+
+
 def _certain(fill: Fill, source: Source) -> Array:
     last = fill.shape[-1]
     places = np.eye(last)[source.below(last, fill.shape[:-1])] if last else np.zeros(fill.shape)
@@ -82,6 +88,7 @@ SPECIAL: tuple[Variant, ...] = (
             _hidden(lambda at: at >= (len(at) + 1) // 2)),
     Variant("all-but-last", "I6", "has minus infinity in all places of each row but the last", _maskable,
             _hidden(lambda at: at < len(at) - 1)),
+    Variant("masked-places", "I6", "has minus infinity in about half of all places", _maskable, _some_hidden),
     Variant("masked-rows", "I6", "has minus infinity in every other row",
             _maskable, _throughout(-np.inf, every_other=True), alone=False),
     Variant("infinite-rows", "special", "has infinity in every other row",
