@@ -8,9 +8,8 @@ kept as the candidate's process keeps it. Both are the least of several turns, t
 work on the machine hits both and decides neither.
 
 Drawing the inputs (where the candidate reads them) and asking the reference is not counted: a case does that once for
-each set of values, mostly in other processes. `drawing` and `reference` say what that takes, for one set. What a second
-thread does meanwhile is counted as far as a case waits for it; here, where the reference answers in milliseconds, it
-waits for most.
+each set of values, mostly in other processes. `drawing` and `reference` say what that takes, for one set. The reference
+is asked in every turn: what a second thread does meanwhile is counted as far as a case waits for it afterwards.
 
 `per call` is the overhead over the calls of the case. Cases are large from direct calls of 10 ms on: there a fifth is
 more than the two milliseconds that a small case may cost. The candidates whose names end in `_other` give other bits
@@ -19,8 +18,8 @@ than what they are compared with, so that each of their results has to be judged
 `least` is what filling a result with poison and knowing it again take by themselves, one pass over memory each, as a
 share of a direct call: what no overlap saves where one process alone uses all the memory that the machine can move.
 
-Processor time of the gate stands beside it, and what share it is of the direct calls' own: the wall clock is less where
-the gate works while the candidate does.
+Processor time of the gate stands beside it (not what is spent while the reference is asked), and what share it is of the
+direct calls' own: the wall clock is less where the gate works while the candidate does.
 
 Memory is what a whole case takes, reference and probes included, over the bytes of its arguments and outputs at their
 own types: arrays of the gate as `tracemalloc` counts them, and what is shared with the candidate. What lies on disk
@@ -123,28 +122,27 @@ def contract(name: str) -> KernelContract:
 
 @dataclass
 class Prepared:
-    """The runner's inputs and expectations, made once; later the first are copies and both cost nothing."""
+    """The runner's inputs, made once, later copies; and what is right, asked for each time. Neither costs anything."""
 
     runner: Runner
     built: dict[str, Inputs] = field(default_factory=dict)
-    right: dict[str, dict[str, Expected]] = field(default_factory=dict)
+    right: dict[str, Expected] = field(default_factory=dict)
+    """The largest results that were asked for."""
     spent: float = 0.0
     """Seconds in here, by the clock."""
     busy: float = 0.0
     """Seconds in here, of this process's processor time."""
-    sets: int = 0
-    """Of values, for which the reference was asked since the inputs of a case were built; always in one order."""
     drawing: float = 0.0
     asking: float = 0.0
     """Seconds that drawing a new set of values took, and asking the reference about it; the most."""
 
     def __post_init__(self) -> None:
-        self.make, self.ask = self.runner.build, self.runner.reference.expect
+        self.make, self.ask = self.runner.build, self.runner.expect
         self.runner.build = self.build  # type: ignore[method-assign]
         self.runner.expect = self.expect  # type: ignore[method-assign]
 
     def build(self, case: Case) -> Inputs:
-        started, busy, self.sets = time.perf_counter(), time.process_time(), 0
+        started, busy = time.perf_counter(), time.process_time()
         if case.id not in self.built:
             self.built[case.id] = copied(self.make(case))
             self.drawing = max(self.drawing, time.perf_counter() - started)
@@ -177,14 +175,13 @@ class Prepared:
 
     def expect(self, case: Case, inputs: Inputs) -> dict[str, Expected]:
         started, busy = time.perf_counter(), time.process_time()
-        key = f"{case.id} {self.sets}"
-        self.sets += 1
-        if key not in self.right:
-            self.right[key] = self.ask(case, inputs)
-            self.asking = max(self.asking, time.perf_counter() - started)
-        self.spent += time.perf_counter() - started
+        right = self.ask(case, inputs)
+        if not self.right or right["out"].native.size > self.right["out"].native.size:
+            self.right = right
+        took = time.perf_counter() - started
+        self.asking, self.spent = max(self.asking, took), self.spent + took
         self.busy += time.process_time() - busy
-        return self.right[key]
+        return right
 
 
 def report(name: str, size: int, times: int, folder: Path, function: Callable[..., Any]) -> None:
@@ -219,7 +216,7 @@ def report(name: str, size: int, times: int, folder: Path, function: Callable[..
 
 def least(ready: Prepared, times: int) -> float:
     """Seconds."""
-    right = next(iter(ready.right.values()))["out"].native.reshape(-1)
+    right = ready.right["out"].native.reshape(-1)
     there, poison = np.array(right), np.broadcast_to(right[:1] + 1, right.shape)
     both = []
     for _ in range(times):
