@@ -18,8 +18,8 @@ than what they are compared with, so that each of their results has to be judged
 `least` is what filling a result with poison and knowing it again take by themselves, one pass over memory each, as a
 share of a direct call: what no overlap saves where one process alone uses all the memory that the machine can move.
 
-Processor time of the gate stands beside it (not what is spent while the reference is asked), and what share it is of the
-direct calls' own: the wall clock is less where the gate works while the candidate does.
+Processor time of the gate (without what is spent as the reference is asked) stands beside it, and what share it is of
+the direct calls' own: the wall clock is less where the gate works while the candidate does.
 
 Memory is what a whole case takes, reference and probes included, over the bytes of its arguments and outputs at their
 own types: arrays of the gate as `tracemalloc` counts them, and what is shared with the candidate. What lies on disk
