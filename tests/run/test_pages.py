@@ -75,9 +75,10 @@ def test_a_large_region_is_in_large_pages() -> None:
     assert (in_large_pages() - before, bytes(pool.lend(2, SIZE, over=0)[:3])) == (5 * LARGE, b"abc")
 
 
-def test_what_may_be_mostly_holes_is_not_filled() -> None:
-    pool = Pool(1 << 32)
-    pool.lend(0, (1 << 30) + 512)
+@pytest.mark.parametrize(("length", "gathered"), [((1 << 30) + 512, True), (SIZE, False)])
+def test_what_may_be_mostly_holes_is_not_filled(length: int, gathered: bool) -> None:
+    pool = Pool(1 << 32, gathered=gathered)
+    pool.lend(0, length)
     assert os.fstat(pool.descriptor).st_blocks == 0
 
 

@@ -38,15 +38,16 @@ class PoolFull(ValidatorError):
 class Pool:
     """Regions by slot. A slot keeps its place as long as its length stays the same."""
 
-    def __init__(self, size: int, *, given: bool = False, spilled: bool = False) -> None:
-        """`size`: bytes that all regions together may take; a multiple of a page."""
+    def __init__(self, size: int, *, given: bool = False, spilled: bool = False, gathered: bool = True) -> None:
+        """`size`: bytes that all regions together may take; a multiple of a page. `gathered`: in large pages, but then
+        all of a region takes memory at once, and not as it is touched; never of one that is spilled."""
         self.size = size
         self.descriptor = _on_disk(size) if spilled else -1
         sealed = self.descriptor < 0
         if sealed:
             self.descriptor = os.memfd_create("buffers", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
             os.ftruncate(self.descriptor, size)
-        self._memory, self._gathers = Mapping(self.descriptor, size), not spilled
+        self._memory, self._gathers = Mapping(self.descriptor, size), gathered and not spilled
         self.protected = given and _sealed(self.descriptor, _NO_WRITERS)
         """Nobody but the gate can write here."""
         if sealed:

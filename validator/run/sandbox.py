@@ -179,20 +179,22 @@ class Worker:
             self._process.close()
         self._process = None
 
-    def region(self, slot: int) -> Region | None:
-        """Where the slot's buffer lies on a device; None: it lies here."""
+    def region(self, slot: int, beside: int | None = None) -> Region | None:
+        """Where the slot's buffer lies on a device; None: it lies here. `beside`: see `Elsewhere.region`."""
         if self.elsewhere is None:
             return None
         length = self._memory(slot).where(slot)[1]
         if length < self.elsewhere.least or self.start().outcome is not Outcome.OK:
             return None
-        return self.elsewhere.region(slot, length) if self._shares() else None
+        return self.elsewhere.region(slot, length, beside) if self._shares() else None
 
     def _memory(self, slot: int = 0) -> Pool:
         """Where a slot lies."""
         if self._pools is None:
             size = self.limits.memory // mmap.PAGESIZE * mmap.PAGESIZE
-            self._pools = Pool(size, spilled=self.spilled), Pool(size, given=True)
+            here = self.elsewhere is None  # of what lies on a device, what is here stays mostly untouched
+            ours, given = Pool(size, spilled=self.spilled, gathered=here), Pool(size, given=True, gathered=here)
+            self._pools = ours, given
         return self._pools[bool(slot & GIVEN)]
 
     def _descriptors(self) -> tuple[int, ...]:
