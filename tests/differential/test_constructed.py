@@ -418,8 +418,8 @@ def test_a_choice_that_may_be_a_tile_is_tried_where_there_are_several() -> None:
         )
 
 
-def test_every_type_is_tried_at_the_ends_of_its_range() -> None:
-    """What the first type holds is beyond another."""
+def test_every_type_is_tried_at_its_own_ends_and_steps() -> None:
+    """What the first type holds is beyond another; what one rounds away another keeps."""
     args = [
         {"name": "x", "role": "activation", "dtype": ["bfloat16", "float16"], "shape": ["B", "D"]},
         {"name": "out", "role": "output", "dtype_of": "x", "shape": ["B", "D"]},
@@ -427,7 +427,7 @@ def test_every_type_is_tried_at_the_ends_of_its_range() -> None:
     names = {"match": "k", "candidate": "ops:k", "reference": "ops:k"}
     chosen = KernelContract.model_validate({**names, "dims": ["B in 1..4", "D in 1..40"], "args": args})
     halves = [c for c in cases(chosen, 1, 0) if ("x", "float16") in c.dtypes and c.input_class != "I19"]
-    assert {dict(c.variants).get("x") for c in halves} >= {"huge", "large", "tiny"}
+    assert {dict(c.variants).get("x") for c in halves} >= {"huge", "large", "tiny", "far"}
     (huge,) = (c for c in halves if ("x", "huge") in c.variants)
     assert 255 < np.abs(build(chosen, huge)["x"].astype(np.float64)).max() < np.inf
 

@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from validator.differential.cases import build, cases, configurations_of
+from validator.differential.cases import Case, build, cases, configurations_of, fill_of
+from validator.differential.changes import single_changes
+from validator.differential.pinned import allowed
 from validator.manifest.contract import KernelContract
 
 MASKED: dict[str, Any] = {
@@ -176,3 +178,41 @@ def test_places_that_are_taken_once_leave_the_ends_unused(counted: KernelContrac
     assert len(set(used)) == len(used)
     assert not {0, len(made["z"]) - 1} & set(used)
     assert np.isnan(made["z"][[0, -1]]).all()
+
+
+def _partly(**domain: Any) -> KernelContract:
+    """Two masks of which the contract says more."""
+    special = {"special": ["-inf"], **domain}
+    domain = {key: value for key, value in domain.items() if key != "special"}
+    args = [
+        {"name": "a", "role": "activation", "dtype": "float32", "shape": ["T", "S"], "domain": special},
+        {"name": "m", "role": "activation", "dtype": "bool", "shape": ["T", "S"], "domain": domain},
+        {"name": "out", "role": "output", "dtype": "float32", "shape": ["T", "S"]},
+    ]
+    names = {"match": "k", "candidate": "ops:k", "reference": "ops:k"}
+    return KernelContract.model_validate({**names, "dims": ["T in 1..5", "S in 1..9"], "args": args})
+
+
+@pytest.mark.parametrize("domain", [{}, {"some": "rows"}])
+def test_a_row_is_hidden_as_a_whole_unless_the_contract_says_that_none_is(domain: dict[str, str]) -> None:
+    chosen = _partly(**domain)
+    hidden = {"a": 0, "m": 0}
+    for case in cases(chosen, 3, 60):
+        made = build(chosen, case)
+        hidden["a"] += int(np.isneginf(made["a"]).all(axis=-1).any())
+        hidden["m"] += int((~made["m"]).all(axis=-1).any())
+        for changed, _ in single_changes(chosen, case, made):
+            hidden["m"] += int((~changed["m"]).all(axis=-1).any())
+    assert bool(hidden["a"]) == bool(hidden["m"]) == (not domain), hidden
+
+
+def test_a_case_names_no_mask_that_hides_a_row() -> None:
+    chosen = _partly(some="rows")
+    fill = fill_of(chosen, Case("k", (("T", 2), ("S", 2)), 1), "m")
+    assert allowed(fill, (1, 0, 0, 1))
+    assert not allowed(fill, (1, 1, 0, 0))
+
+
+def test_what_cannot_be_hidden_needs_not_be_shown() -> None:
+    with pytest.raises(ValueError, match="`some` needs"):
+        _partly(some="rows", special=[])

@@ -14,7 +14,7 @@ import numpy as np
 from validator.differential.arena import apart
 from validator.differential.case import Case
 from validator.differential.errors import DifferentialError
-from validator.differential.inputs import VARIANTS, Fill, Room, filled, is_bounded
+from validator.differential.inputs import VARIANTS, Fill, Room, filled, is_bounded, shown
 from validator.differential.numbers import Array, Source, derived, dtype_of, is_float
 from validator.differential.padding import point_elsewhere, unused_parts
 from validator.differential.pinned import few, pinned
@@ -206,6 +206,7 @@ def _made(fill: Fill, case: Case) -> Any:
         array = pinned(fill, named[fill.name])
     else:
         array = VARIANTS[variants[fill.name]].make(fill, source) if fill.name in variants else filled(fill, source)
+    array = shown(fill, array, source)
     return array.item() if fill.role is Role.SCALAR and array.ndim == 0 else array
 
 

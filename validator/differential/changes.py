@@ -226,6 +226,10 @@ def _other(fill: Fill, flat: Array, at: int, *, padded: bool) -> Any:
         return _other_cut(fill, flat, at)
     if d.probability or d.sorted or d.sum is not None or d.hangs_on is not None:
         return None
+    if d.some is not None and not fill.floating:
+        row = flat[at // fill.shape[-1] * fill.shape[-1] :][: fill.shape[-1]]
+        if flat[at] and np.count_nonzero(row) == 1:
+            return None
     if padded and (d.index or d.lengths or d.last):
         return None
     old = float(flat[at])

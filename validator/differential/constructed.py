@@ -44,8 +44,8 @@ _FOURS = (36, 8, 4)
 _TILES = range(8, 1025)
 """Numbers among a candidate's choices that may be sizes of tiles."""
 
-_OF_RANGE = ("huge", "large", "tiny")
-"""Variants that are not the same where a type's range is another."""
+_OF_TYPE = ("huge", "large", "tiny", "far")
+"""Variants that show something else where a type's range or its steps are others."""
 _MANY_CALLS = 3
 """Configurations that are called very many times, and of which sums are exact, the first ones."""
 _SWALLOWED = 3
@@ -87,7 +87,7 @@ def constructed_cases(contract: KernelContract, space: Space) -> Iterator[Case]:
         for dtype in values.choices[1:]:
             as_dtype: dict[str, Any] = {"dtypes": ((name, dtype),)}
             yield case(typical, f"{name} as {dtype}", "I19", **as_dtype)
-            for variant in (VARIANTS[v] for v in _OF_RANGE):
+            for variant in (VARIANTS[v] for v in _OF_TYPE):
                 if variant.name in variants_of(contract, case(beyond, "", "", **as_dtype), name):
                     told = f"{name} as {dtype} {variant.words}"
                     yield case(beyond, told, variant.input_class, variants=((name, variant.name),), **as_dtype)

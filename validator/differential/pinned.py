@@ -64,6 +64,8 @@ def allowed(fill: Fill, values: Values) -> bool:
         return begins and all(low <= n <= high for n in lengths.flat) and set(lengths.sum(axis=1)) == {fill.total}
     if domain.sorted and any(list(row) != sorted(row) for row in rows):
         return False
+    if domain.some is not None and not all(any(row) for row in rows):
+        return False
     if domain.unique:
         for row in rows if domain.unique == "rows" else [rows.reshape(-1)]:
             meant = [v for v in row if v != domain.sentinel]

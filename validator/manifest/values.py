@@ -140,6 +140,10 @@ class Domain(Model):
     special: Annotated[tuple[Literal["nan", "inf", "-inf"], ...], BeforeValidator(as_tuple)] = ()
     """Special values that callers may pass and that must propagate as the reference does."""
 
+    some: Literal["rows"] | None = None
+    """In no row along the last axis is everything hidden: minus infinity throughout (beside `special`), or false. A
+    caller whose masks leave something says so."""
+
     @model_validator(mode="after")
     def _consistent(self) -> Domain:
         wrong = []
@@ -233,6 +237,9 @@ class Values(Model):
                 parse_expression(text)
             except ValueError as error:
                 wrong.append(str(error))
+        is_mask = set(self.dtype) == {"bool"} or d.fixed == (0, 1)
+        if d.some is not None and not (is_mask or "-inf" in d.special):
+            wrong.append('`some` needs `special = ["-inf"]`, or a mask: `dtype = "bool"`, or `low = 0, high = 1`')
         raise_all(wrong)
         return self
 

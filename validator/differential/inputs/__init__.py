@@ -5,7 +5,7 @@ the values of one argument; sizes, layouts, padding and call plans are classes o
 (`validator.differential.cases`).
 """
 
-from validator.differential.inputs.fill import Fill, Room, filled, in_domain, is_bounded
+from validator.differential.inputs.fill import Fill, Room, filled, in_domain, is_bounded, shown
 from validator.differential.inputs.floats import EXACTLY, FLOATS, HUGE, LIMITS, OUTWEIGHED, terms_of
 from validator.differential.inputs.integers import INTEGERS
 from validator.differential.inputs.listed import LISTED
@@ -31,6 +31,7 @@ __all__ = [
     "filled",
     "in_domain",
     "is_bounded",
+    "shown",
     "terms_of",
 ]
 

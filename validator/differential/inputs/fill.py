@@ -23,6 +23,7 @@ __all__ = [
     "in_range",
     "is_bounded",
     "ranged",
+    "shown",
     "within",
 ]
 
@@ -200,6 +201,18 @@ def _moved(fill: Fill, data: NDArray[Any]) -> Array:
     if d.sorted and wide.ndim:
         wide = np.sort(wide, axis=-1)
     return wide.astype(fill.dtype)
+
+
+def shown(fill: Fill, data: Array, source: Source) -> Array:
+    """The same with one place shown in each row in which all were hidden, where the contract says that something is."""
+    if fill.values.domain.some is None or not data.size:
+        return data
+    rows = data.reshape(-1, data.shape[-1])
+    hidden = np.flatnonzero((np.isneginf(rows.astype(np.float64)) if fill.floating else rows == 0).all(axis=-1))
+    if hidden.size:
+        rows = rows.copy()
+        rows[hidden, source.below(rows.shape[1], hidden.shape)] = 0 if fill.floating else 1
+    return rows.reshape(data.shape)
 
 
 def _indices(fill: Fill, source: Source) -> Array:

@@ -270,12 +270,14 @@ def _far_places(fill: Fill) -> list[float]:
 
 
 def _far(fill: Fill, source: Source) -> Array:
-    """Each row varies a little around a place far from zero: what a mean square less a squared mean loses.
+    """Each position along the first axis varies a little around a place far from zero, whatever else is averaged over:
+    what a mean square less a squared mean loses.
 
     By the cube root of the type's step, so that inputs as they are rounded still say how a row varies.
     """
     places = np.asarray(_far_places(fill))
-    place = places[source.below(len(places), (*fill.shape[:-1], 1))]
+    axes = len(fill.shape)
+    place = places[source.below(len(places), (fill.shape[0] if axes > 1 else 1, *[1] * (axes - 1)))]
     data = source.bell(fill.shape)
     data *= eps_of(fill.dtype) ** (1 / 3)
     data += 1

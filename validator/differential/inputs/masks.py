@@ -23,6 +23,11 @@ def _mask(fill: Fill, axes: int = 1) -> bool:
     return fill.dtype.kind == "b" or fill.integers == (0, 1)
 
 
+def _hides(fill: Fill, axes: int = 1) -> bool:
+    """A mask of which whole rows may be false."""
+    return _mask(fill, axes) and fill.values.domain.some is None
+
+
 def _all(value: bool) -> Make:
     return lambda fill, source: np.full(fill.shape, value, fill.dtype)
 
@@ -57,9 +62,9 @@ def _causal(fill: Fill, source: Source) -> Array:
 
 MASKS: tuple[Variant, ...] = (
     Variant("all-true", "mask", "is true throughout", _mask, _all(True)),
-    Variant("all-false", "I6", "is false throughout", _mask, _all(False)),
-    Variant("false-row", "I6", "has a row that is false throughout", lambda f: _mask(f, 2), _false_row),
-    Variant("false-rows", "I6", "has every other row false throughout, from the first on", lambda f: _mask(f, 2),
+    Variant("all-false", "I6", "is false throughout", _hides, _all(False)),
+    Variant("false-row", "I6", "has a row that is false throughout", lambda f: _hides(f, 2), _false_row),
+    Variant("false-rows", "I6", "has every other row false throughout, from the first on", lambda f: _hides(f, 2),
             _false_rows),
     Variant("false-start", "I6", "is false in the first half of each row", _mask,
             _where(lambda at: at >= (len(at) + 1) // 2)),

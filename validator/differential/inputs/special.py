@@ -81,7 +81,7 @@ def _quarters(fill: Fill, source: Source) -> Array:
 
 SPECIAL: tuple[Variant, ...] = (
     Variant("masked-row", "I6", "has a row of minus infinity",
-            _maskable, _throughout(-np.inf)),
+            lambda f: _maskable(f) and f.values.domain.some is None, _throughout(-np.inf)),
     Variant("masked-start", "I6", "has minus infinity in the first half of each row", _maskable,
             _hidden(lambda at: at < len(at) // 2)),
     Variant("masked-end", "I6", "has minus infinity in the second half of each row", _maskable,
@@ -90,7 +90,8 @@ SPECIAL: tuple[Variant, ...] = (
             _hidden(lambda at: at < len(at) - 1)),
     Variant("masked-places", "I6", "has minus infinity in about half of all places", _maskable, _some_hidden),
     Variant("masked-rows", "I6", "has minus infinity in every other row",
-            _maskable, _throughout(-np.inf, every_other=True), alone=False),
+            lambda f: _maskable(f) and f.values.domain.some is None, _throughout(-np.inf, every_other=True),
+            alone=False),
     Variant("infinite-rows", "special", "has infinity in every other row",
             lambda f: _may_hold(f, "inf") and len(f.shape) >= 1, _throughout(np.inf, every_other=True), alone=False),
     Variant("nan", "special", "has a NaN", lambda f: _may_hold(f, "nan"), _one(np.nan)),
