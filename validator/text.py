@@ -11,7 +11,18 @@ import html as _html
 import re
 import unicodedata
 
-__all__ = ["code", "fenced", "html", "markdown", "nearest", "shorten", "visible", "visible_block", "well_formed"]
+__all__ = [
+    "code",
+    "fenced",
+    "folded",
+    "html",
+    "markdown",
+    "nearest",
+    "shorten",
+    "visible",
+    "visible_block",
+    "well_formed",
+]
 
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Zs"})
 """Unicode categories that a reader cannot see or that move the cursor, reorder or hide text."""
@@ -58,6 +69,11 @@ def visible(text: str) -> str:
 def visible_block(text: str) -> str:
     """Like `visible`, but newlines stay: for text of several lines that is shown as such (code to paste)."""
     return "\n".join(visible(line.expandtabs(4)) for line in text.split("\n"))
+
+
+def folded(text: str) -> str:
+    """A name as file systems keep it that do not tell case or composition of letters apart."""
+    return unicodedata.normalize("NFKC", text).casefold()
 
 
 def well_formed(text: str) -> str:

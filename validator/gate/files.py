@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Iterator, Sequence
 
 from validator.change.model import ChangeStatus, FileChange, FileKind, MissingFile, Tree
 from validator.globs import matches
 from validator.stage import StageContext
+from validator.text import folded
 
 __all__ = ["MAX_SOURCE", "after", "before", "deed", "existed", "means", "read_source", "touched"]
 
@@ -37,12 +37,7 @@ def means(file: FileChange, path: str, globs: Sequence[str]) -> bool:
     """Whether the globs mean a changed file under one of its names: also in other letters, which some file systems do
     not tell apart, and as a link or a submodule in a folder's place."""
     names = [path, f"{path}/."] if file.kind in _FOLDERS else [path]
-    folded = [_folded(name) for name in names]
-    return any(matches(name, globs) for name in names) or any(matches(n, map(_folded, globs)) for n in folded)
-
-
-def _folded(text: str) -> str:
-    return unicodedata.normalize("NFKC", text).casefold()
+    return any(matches(n, globs) for n in names) or any(matches(folded(n), map(folded, globs)) for n in names)
 
 
 def existed(context: StageContext, file: FileChange) -> bool:
