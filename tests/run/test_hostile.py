@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import struct
 import time
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -421,6 +423,26 @@ def test_a_header_that_is_none_is_refused() -> None:
     for header in (bytes(HEADER.size), struct.pack("<4sHHQQ", b"VRC1", 99, 0, 0, 0), b"VRC1" + b"\xff" * 20):
         with pytest.raises(ProtocolError):
             unpack_header(header)
+
+
+def test_files_are_asked_for_together_where_a_tree_can_do_that(tmp_path: Path) -> None:
+    class Bulk(Files):
+        asked: ClassVar[list[list[str]]] = []
+
+        def read(self, path: str, limit: int = 1 << 20) -> bytes:
+            raise AssertionError("one at a time")
+
+        def read_many(self, paths: Iterable[str]) -> Iterator[tuple[str, bytes]]:
+            self.asked.append(list(paths))
+            return ((path, self.entries[path][1]) for path in reversed(self.asked[-1]) if path != "a/gone.py")
+
+    names = [f"a/b{number}.py" for number in range(2500)]
+    files = Bulk({"a/gone.py": (0o100644, b""), **{name: (0o100644, name.encode()) for name in names}})
+    assert write_tree(files, tmp_path) == 2500  # type: ignore[arg-type]
+    assert [len(asked) for asked in Bulk.asked] == [2000, 501]
+    assert {p.relative_to(tmp_path).as_posix(): p.read_bytes() for p in tmp_path.glob("a/*")} == {
+        name: name.encode() for name in names
+    }
 
 
 def test_a_file_too_large_to_read_is_left_out(tmp_path: Path) -> None:
