@@ -21,7 +21,9 @@ def main() -> int:
             pass  # the command line says why
     # Stages build large trees that live until the verdict; looking for cycles among them again and again frees nothing.
     gc.set_threshold(100_000, 20, 20)
-    signal.signal(signal.SIGTERM, _ended)
+    for number in (signal.SIGTERM, signal.SIGHUP):  # nohup has the second ignored, and means it
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _ended)
     try:
         from validator.cli import command_line
 

@@ -299,6 +299,20 @@ def test_an_empty_policies_option_does_not_make_the_working_folder_the_judge(cli
     assert "--policies: is empty" in ran.err
 
 
+@pytest.mark.parametrize("option", ["--journal", "--bundle", "--repo", "--rfc", "--part"])
+def test_an_option_left_empty_by_a_script_is_refused(cli: Callable, plain: Any, option: str) -> None:
+    """`--journal "$JOURNAL"` in a checkout of the head would take up the results that the head brings."""
+    before = sorted(plain.path.iterdir())
+    ran = cli("check", "--base", "main", "--head", "kda", option, "", cwd=plain.path)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err == f"error: {option}: is empty; name a place, or leave the option out\n"
+    assert sorted(plain.path.iterdir()) == before
+
+
+def test_an_empty_cache_is_none(cli: Callable, plain: Any) -> None:
+    assert cli("check", "--base", "main", "--head", "kda", "--cache", "", cwd=plain.path).code == 0
+
+
 # --- hostile input ----------------------------------------------------------------------------------------------------
 
 HOSTILE = [

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -64,6 +66,15 @@ def test_a_right_candidate_passes_and_the_document_fits_its_schema(project: Path
     again = validator(project, "diff", "good.toml:row_*", "--jobs", "1", *COMMON, "--format", "json")
     assert again.stdout == done.stdout
     assert str(project) not in done.stdout
+
+
+@pytest.mark.parametrize("closed", ["<&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_right_candidate_passes_without_streams(project: Path, closed: str) -> None:
+    """What a worker shares with its candidate must not take the number of a stream that is missing."""
+    command = [sys.executable, "-m", "validator", "diff", "--manifest", "good.toml", *COMMON, "--jobs", "2"]
+    shell = f"exec {shlex.join(command)} --cases 60 {closed}"
+    done = subprocess.run(["bash", "-c", shell], cwd=project, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_a_corpus_that_is_no_folder_is_told_before_anything_runs(project: Path) -> None:
@@ -127,7 +138,10 @@ def bad(x, work, out):
 """
 
 
-def test_a_run_that_is_ended_tells_what_it_found_and_leaves_nothing(project: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("by", [signal.SIGTERM, signal.SIGHUP])
+def test_a_run_that_is_ended_tells_what_it_found_and_leaves_nothing(
+    project: Path, tmp_path: Path, by: signal.Signals
+) -> None:
     (folder := tmp_path / "temporary").mkdir()
     (project / "tree/ops/slow.py").write_text(SLOW)  # it is still running when it is ended, however slow this test is
     (project / "slow.toml").write_text(CONTRACT.format(candidate="slow:bad"))
@@ -138,7 +152,7 @@ def test_a_run_that_is_ended_tells_what_it_found_and_leaves_nothing(project: Pat
     ) as running:
         while running.poll() is None and not list(project.glob("corpus/*.json")):
             time.sleep(0.05)
-        running.terminate()
+        running.send_signal(by)
         _, told = running.communicate(timeout=60)
     assert running.returncode == 130, told
     assert "found before that: row_sum fails with" in told

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import click
 
 from validator import __version__
-from validator.errors import ValidatorError
+from validator.errors import Problem, ValidatorError
 from validator.text import nearest, visible, visible_block
 
 __all__ = ["command_line"]
@@ -45,6 +45,17 @@ COMMANDS = {
 }
 """Command → module that holds a click command of that name, in the order of the help page."""
 
+_PLACES = ("DIR", "FILE", "REF-or-DIR")
+"""What an option is a place by; where nothing at all is a value too, an environment variable can say so."""
+
+
+def _named(context: click.Context, option: click.Parameter, value: object) -> object:
+    """An unset variable in a script must not make the working folder, which may be the head's, a journal or a judge."""
+    if "" in (value if isinstance(value, tuple) else (value,)):
+        what = "a revision or a folder" if option.metavar == "REF-or-DIR" else "a place"
+        raise ValidatorError(Problem("is empty", option.opts[0], f"name {what}, or leave the option out"))
+    return value
+
 
 class _Group(click.Group):
     """Imports a command when it is asked for."""
@@ -56,6 +67,9 @@ class _Group(click.Group):
         if cmd_name not in COMMANDS:
             return None
         command: click.Command = getattr(importlib.import_module(COMMANDS[cmd_name]), cmd_name)
+        for option in command.params:
+            if option.metavar in _PLACES and not option.envvar:
+                option.callback = _named
         return command
 
     def resolve_command(
@@ -117,12 +131,16 @@ def command_line(args: Sequence[str]) -> int:
 
 
 def _open_closed_streams() -> None:
-    """Started with `>&-` or `2>&-`, Python has no such stream, and the next file that is opened takes its number."""
+    """Started with `>&-` or `2>&-`, Python has no such stream, and the next file that is opened takes its number.
+
+    Processes that are started from here get these streams too: else what a worker shares with its candidate would take
+    the number of a stream, and be overwritten as one.
+    """
     for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # the lowest free number, which is this one
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # the lowest free number, which is this one
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(number, mode, encoding="utf-8", closefd=False))
 

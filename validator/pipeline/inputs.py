@@ -91,7 +91,7 @@ def _digest_of(files: Mapping[str, bytes]) -> str:
 
 def _policy_tree(options: Options, repository: Repository, change: Change) -> tuple[Tree, str]:
     """The tree whose `policies/` judges, and where it is in words."""
-    if options.policies == "":  # an unset variable in a CI script must not make the working folder the judge
+    if options.policies == "":  # nothing must not make the working folder the judge
         raise InputError(Problem("is empty", "--policies", "name a revision or a folder, or leave the option out"))
     if options.policies is None:
         return change.base_tree, f"{FOLDER}/ at base {change.base[:12]}"
