@@ -243,6 +243,9 @@ def test_a_fix_that_is_a_command_is_how_to_see_it_again() -> None:
     again = replace(EARLY, fix="validator replay 'X' --manifest FILE")
     told = brief(of(replace(REFUTED, findings=(again.id,)), findings=(again,)))
     assert told.next == "How to see it again: validator replay 'X' --manifest FILE"
+    decided = dict(told.lines())["What decided it"]
+    assert "validator replay" not in decided, "broken into lines it could not be pasted"
+    assert decided.endswith("The command that shows it again stands with the finding below")
     assert brief(of(replace(REFUTED, findings=(again.id,)), findings=(replace(again, fix=""),))).next == ""
 
 

@@ -65,10 +65,12 @@ def test_text_says_what_was_and_what_was_not_shown(result: CheckResult) -> None:
 
 
 def test_a_command_that_shows_a_fault_again_is_not_called_a_fix(result: CheckResult) -> None:
-    command = "validator replay '{}' --manifest FILE"
-    shown = render_text(replace(result, findings=(replace(result.findings[0], fix=command),)))
-    assert f"            to see it again: {command}\n" in shown
+    command = f"validator replay '{'{}'}{'x ' * 200}' --manifest FILE"  # longer than a line, which would break it
+    told = replace(result, findings=(replace(result.findings[0], fix=command),))
+    shown = render_text(told)
+    assert f"            to see it again:\n              {command}\n" in shown
     assert "fix:" not in shown
+    assert f"*How to see it again*:\n\n```\n{command}\n```\n" in render_markdown(told)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from validator.report.gaps import largest
 from validator.report.glance import kernels_at_a_glance
 from validator.report.standing import by_subject, stands
-from validator.report.words import STRENGTHS, plural, shows_again
+from validator.report.words import SHOWN_AGAIN, STRENGTHS, plural, shows_again
 from validator.rules import all_rules, unwaivable
 from validator.verdict.model import Finding, Obligation, Status, Strength, Verdict
 from validator.verdict.result import CheckResult, deciding, site
@@ -35,9 +35,16 @@ class Brief:
     action: str
     """What is recommended to the person who judges."""
 
+    @property
+    def is_shown_again(self) -> bool:
+        """Whether `next` is a command that shows the fault once more, and mends nothing."""
+        return shows_again(self.next.removeprefix(f"{SHOWN_AGAIN}: "))
+
     def lines(self) -> tuple[tuple[str, str], ...]:
         """(what it says, the sentence), for formats that show one after the other."""
-        decided = f"{self.decided}. {self.next}" if self.next else self.decided
+        # A command that is broken into lines cannot be pasted: it stands by itself, with its finding.
+        shown = "The command that shows it again stands with the finding below" if self.is_shown_again else self.next
+        decided = f"{self.decided}. {shown}" if shown else self.decided
         gap = self.gap or "none is known, which is no promise that there is none"
         return (
             ("What happened", self.happened),
@@ -137,7 +144,7 @@ def _next(finding: Finding) -> str:
     line = next((line.strip().rstrip(".:") for line in finding.fix.split("\n") if line.strip()), "")
     if not line:
         return ""
-    return f"{'How to see it again' if shows_again(line) else 'What mends it'}: {line}"
+    return f"{SHOWN_AGAIN if shows_again(line) else 'What mends it'}: {line}"
 
 
 def _strengths(result: CheckResult) -> str:

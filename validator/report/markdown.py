@@ -258,7 +258,7 @@ def _explanation(finding: Finding) -> Iterator[str]:
     if finding.why:
         yield f"*Why it matters*: {markdown(shorten(finding.why, 1000))}  "
     fix = finding.fix.strip("\n")
-    if "\n" in fix:
+    if "\n" in fix or words.shows_again(fix):
         yield from (f"*{words.fix_title(fix)}*:", "", fenced(shorten(fix, 3000)))
     elif fix:
         yield f"*{words.fix_title(fix)}*: {markdown(shorten(fix, 1000))}"

@@ -232,8 +232,9 @@ class _Report:
             yield from self.fix(finding.fix)
 
     def fix(self, text: str) -> Iterator[str]:
-        label = "to see it again" if words.shows_again(text) else "fix"
-        if "\n" not in text.strip():
+        command = words.shows_again(text)
+        label = "to see it again" if command else "fix"
+        if not command and "\n" not in text.strip():
             yield from self.wrap(f"{label}: {text.strip()}", " " * 12, " " * 14)
             return
         yield f"{' ' * 12}{label}:"

@@ -11,6 +11,7 @@ from validator.verdict.model import Evidence, Finding, Location, Severity, Statu
 from validator.verdict.result import CheckResult, WaiverUse
 
 __all__ = [
+    "SHOWN_AGAIN",
     "STRENGTHS",
     "Escape",
     "across_files",
@@ -69,6 +70,9 @@ def place(where: Location) -> str:
     return f"{spot} ({where.source})" if where.source else spot
 
 
+SHOWN_AGAIN = "How to see it again"
+
+
 def shows_again(fix: str) -> bool:
     """Whether a fix is a command that shows the fault once more, and mends nothing."""
     return fix.lstrip().startswith("validator ")
@@ -76,7 +80,7 @@ def shows_again(fix: str) -> bool:
 
 def fix_title(fix: str) -> str:
     """What stands over a fix."""
-    return "How to see it again" if shows_again(fix) else "How to mend it"
+    return SHOWN_AGAIN if shows_again(fix) else "How to mend it"
 
 
 def change_size(change: Change) -> str:
