@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from validator.ordering.dataflow import Flow
-from validator.ordering.program import Const, Guard, Op, Operation, Special
+from validator.ordering.program import Choice, Const, Guard, Op, Operation, Special
 from validator.ordering.threads import Agreement, Threads
 from validator.ordering.threadset import describe
 from validator.ordering.vectors import computed
@@ -48,6 +48,21 @@ def test_elect_is_one_lane_of_every_warp(assembler):
     p = a.let(Op.ELECT, width=1)
     mask = asked(a, p, (64, 1, 1))[0]
     assert mask == 1 | 1 << 32
+
+
+@pytest.mark.parametrize(("values", "want"), [({0, 2}, 0x0000FFFF | 0xFFFF << 32), ({7}, 0)])
+def test_a_table_sends_threads_by_their_numbers(assembler, values, want):
+    a = assembler("x")
+    place = a.let(Op.SHR, a.tid(), Const(4), width=32)
+    threads = Threads(Flow(a.build()), (64, 1, 1))
+    assert threads.choosing(Choice(place, a.next, frozenset(values))) == want
+
+
+def test_a_table_asked_for_data_sends_anybody_anywhere(assembler):
+    a = assembler("x", "n")
+    n = a.param("n")
+    threads = Threads(Flow(a.build()), (64, 1, 1))
+    assert threads.choosing(Choice(n, a.next, frozenset({3}))) == threads.everyone
 
 
 def test_data_decides_nothing(assembler):

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from validator.ordering.bytewise import permuted
+from validator.ordering.dataflow import Flow
 from validator.ordering.program import Const, Guard, Op, Operation, Reg
-from validator.ordering.samples import ANYTHING, SAMPLES, UNKNOWN, Value, known, made, merged
+from validator.ordering.samples import ANYTHING, SAMPLES, UNKNOWN, Samples, Value, known, made, merged
+from validator.ordering.threads import Threads
 from validator.ordering.vectors import computed
 
 STATUS = {True: "refuted", False: "unproven"}
@@ -166,3 +168,15 @@ def test_signed_arithmetic(op, attr, width, args, want):
     got = computed(Operation(op, (), attr, width), [np.array([a], dtype=np.int64) for a in args])
     assert got is not None
     assert got.tolist() == [want]
+
+
+def test_where_everything_is_drawn_a_thread_is_elected_and_its_warp_votes_as_it_does(assembler):
+    a = assembler("x")
+    a.param("x")
+    program = a.build()
+    samples = Samples(program, Threads(Flow(program), (64, 1, 1)), [3], [], whole=True)
+    assert (samples.value(Operation(Op.ELECT, (), None, 1), 0, {}).numbers == 1).all()
+    for number in (0, 1):
+        for mode in ("any", "all"):
+            vote = Operation(Op.VOTE, (Const(number),), mode, 1)
+            assert (samples.value(vote, 0, {}).numbers == number).all()

@@ -271,7 +271,7 @@ class Flow:
         while position >= 0 and places[position] >= start:
             site = places[position]
             position -= 1
-            under = self.program.guard(site)
+            under = self.program.keeps_under(site)
             if under is None:
                 return [*found, site], False
             if guard is not None and under.register == guard.register:
@@ -315,7 +315,7 @@ class Flow:
         definitions."""
         if guard is None or self._set_anew(guard.register, start, stop) >= start:
             return None
-        under = (self.program.guard(site) for site in places)
+        under = (self.program.keeps_under(site) for site in places)
         return guard if any(g is not None and g.register == guard.register for g in under) else None
 
     def _at_entry(self, register: Reg, block: int, places: list[int], guard: Guard | None) -> tuple[int, ...]:

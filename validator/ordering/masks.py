@@ -126,7 +126,7 @@ class Masks:
         return result
 
     def _may_take(self, edge: Edge, last: int) -> int:
-        first = self.threads.holds(edge.condition, last)[0]
+        first = self.threads.holds(edge.condition, last)[0] & self.threads.choosing(edge.choice)
         if edge.also is None:
             return first
         second = self.threads.holds(edge.also, last)[0]

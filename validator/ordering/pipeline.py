@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from validator.ordering.around import passed_with
 from validator.ordering.masks import Clears
 from validator.ordering.program import Event, EventKind
 from validator.ordering.shared import Shared, SharedAccess
@@ -218,7 +219,8 @@ class Pipeline:
         order = self.facts.mbarrier_order(name)
         late = [r for r in reads.by_index.values() if order.missing(r.event)]
         if late:
-            return late
+            around = passed_with(self.facts, copy.event, order)
+            return [r for r in late if around is None or around.missing(r.event)]
         untried = self.facts.taken_untried(name, (r.event for r in reads.by_index.values()))
         return [r for index, r in reads.by_index.items() if index in untried]
 

@@ -23,6 +23,7 @@ __all__ = [
     "HARMLESS_CALLS",
     "Access",
     "Block",
+    "Choice",
     "Const",
     "Direction",
     "Edge",
@@ -360,6 +361,18 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
+class Choice:
+    """What an indirect branch picks its target by."""
+
+    operand: Operand
+    """The place in its table, as `index` reads it: a number of targets, or of bytes."""
+    index: int
+    """The instruction that reads it."""
+    values: frozenset[int]
+    """Places at which the table says this target."""
+
+
+@dataclass(frozen=True, slots=True)
 class Edge:
     target: int
     """Block number."""
@@ -369,6 +382,8 @@ class Edge:
     """A second guard that must hold too (`@P0 BRA P1`)."""
     either: bool = False
     """One of the two guards is enough: the other side of such a branch."""
+    choice: Choice | None = None
+    """Of an indirect branch whose table is known."""
 
     @property
     def guards(self) -> tuple[Guard, ...]:
@@ -431,7 +446,11 @@ class Program(Protocol):
         ...
 
     def guard(self, index: int) -> Guard | None:
-        """Predicate of instruction `index`; a guarded definition does not kill earlier ones."""
+        """Predicate of instruction `index`."""
+        ...
+
+    def keeps_under(self, index: int) -> Guard | None:
+        """The predicate without which what instruction `index` writes stays as it was; None: it always writes."""
         ...
 
     def operation(self, index: int, register: Reg) -> Operation:
@@ -468,6 +487,9 @@ class SimpleProgram:
 
     def guard(self, index: int) -> Guard | None:
         return self.guards.get(index)
+
+    def keeps_under(self, index: int) -> Guard | None:
+        return self.guard(index)
 
     def operation(self, index: int, register: Reg) -> Operation:
         return self.operations[index][register]

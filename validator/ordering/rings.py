@@ -150,10 +150,14 @@ class Rings:
         """Waits for an mbarrier at which others than the copying threads may arrive (and not to announce bytes)."""
         waits = self.facts.events(EventKind.MBARRIER_WAIT)
         named = self.mbarriers.identities
+        arrivals = (e for e in self.facts.events(EventKind.MBARRIER_ARRIVE) if e.arrives and e.index not in named)
+        anywhere = any(self.executing(arrival) & ~self._fillers for arrival in arrivals)
         return frozenset(
             wait.index
             for wait in waits
-            if wait.index not in named or any(self.executing(a) & ~self._fillers for a in self.mbarriers.arrivals(wait))
+            if anywhere
+            or wait.index not in named
+            or any(self.executing(a) & ~self._fillers for a in self.mbarriers.arrivals(wait))
         )
 
     def _hands_back(self, filler: Thread, position: int) -> bool:

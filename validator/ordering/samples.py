@@ -81,7 +81,8 @@ class Samples:
         """`asked`: threads to walk, one mask for each place; `constants`: numbers that the kernel compares with.
 
         `whole`: what is not known (loaded, or made by an operation that is not computed) is drawn too, the latter the
-        same for the same operands.
+        same for the same operands. Each thread is the one that its warp elects, and the others vote as it does: a
+        copy under a vote on the election is made where the elected lane makes it.
         """
         self.program, self.coordinates, self.whole = program, threads, whole
         masks = [mask for mask in dict.fromkeys(asked) if mask] or [1]
@@ -111,6 +112,10 @@ class Samples:
             return self._special(operand.attr, index)
         if operand.op is Op.PARAM and not operand.args:
             return self._parameter(operand.attr)
+        if self.whole and operand.op is Op.ELECT:
+            return known(1)
+        if self.whole and operand.op is Op.VOTE and operand.attr in ("any", "all"):
+            return args[0]
         return made(operand, args) if args else UNKNOWN
 
     def _filled(self, operand: Operation, args: list[Value], value: Value) -> Value:

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from validator.ordering.dataflow import Flow
-from validator.ordering.program import Const, Guard, Op, Operand, Operation, Order, Special
+from validator.ordering.program import Choice, Const, Guard, Op, Operand, Operation, Order, Special
 from validator.ordering.slices import Node, Solver
 from validator.ordering.threadset import DEFAULT_THREADS
 from validator.ordering.vectors import Vector, as_numbers, computed, wrap
@@ -49,6 +49,8 @@ class Partial(NamedTuple):
 
 _ABSORBING = {Op.MUL: 0, Op.AND: 0}
 """What makes a result known whatever the other operand is."""
+
+_WORD = (1 << 32) - 1
 
 _JOINS = {"and": Op.AND, "or": Op.OR}
 
@@ -142,6 +144,15 @@ class Threads(Solver[_Value]):
                 known = (true, self.everyone & ~true)
             self._conditions[(index, guard)] = known
         return known
+
+    def choosing(self, choice: Choice | None) -> int:
+        """Threads that may go where a table's entries of a choice lead to."""
+        value = self.value(choice.operand, choice.index) if choice is not None else _UNIFORM
+        if choice is None or isinstance(value, Agreement):
+            return self.everyone
+        vector = value.vector if isinstance(value, Partial) else value
+        chosen = np.isin(vector & _WORD, [v & _WORD for v in choice.values])
+        return _mask(chosen | ~value.known if isinstance(value, Partial) else chosen)
 
     def varies(self, guard: Guard | None, index: int) -> bool:
         """Whether threads of one CTA may disagree about a guard in a way that cannot be told ahead."""

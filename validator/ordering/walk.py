@@ -87,6 +87,8 @@ class Walk(ABC):
             alive = self.leaving(state, k)
             held = dict(state.held)
             sides = [state.holds(guard) for guard in edge.guards]
+            if edge.choice is not None:
+                alive = alive & self.of(self.masks.edges[state.block][k])
             if sides:
                 may = [EVERY if side is None else side for side in sides]
                 alive = alive & (np.logical_or if edge.either else np.logical_and).reduce(may)

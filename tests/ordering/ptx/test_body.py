@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from validator.ordering.program import EventKind, Guard, Line, Op, Reg
+from validator.ordering.program import Choice, EventKind, Guard, Line, Op, Reg
 from validator.ordering.ptx import PtxModule, PtxProgram
 
 Kernel = Callable[..., PtxProgram]
@@ -95,6 +95,15 @@ def test_indirect_branches_reach_every_target(kernel: Kernel) -> None:
     program = kernel("T: .branchtargets A, B, A;\n@%p1 brx.idx %r1, T;\nret;\nA: bar.sync 1;\nB: bar.sync 2;")
     targets = {program.text(program.blocks[e.target].start) for e in program.blocks[0].successors}
     assert targets == {"bar.sync 1;", "bar.sync 2;", "ret;"}
+
+
+def test_indirect_branches_say_by_which_place_in_their_table(kernel: Kernel) -> None:
+    program = kernel("T: .branchtargets A, B, A;\nbrx.idx %r1, T;\nA: bar.sync 1;\nB: bar.sync 2;")
+    chosen = {program.text(program.blocks[e.target].start): e.choice for e in program.blocks[0].successors}
+    assert chosen == {
+        "bar.sync 1;": Choice(Reg("%r1"), 0, frozenset({0, 2})),
+        "bar.sync 2;": Choice(Reg("%r1"), 0, frozenset({1})),
+    }
 
 
 @pytest.mark.parametrize("opcode", ["exit", "ret", "ret.uni"])

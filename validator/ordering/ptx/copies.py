@@ -210,6 +210,7 @@ def _tensor_alloc(statement: Statement) -> Event:
     event = make_event(statement, EventKind.ACCESS)
     space = statement.form.spaces[0] if statement.form.spaces else Space.GENERIC
     event.accesses = (Access(Direction.WRITE, space, statement.address(), 4),)
+    event.group = "tcgen05"
     return event
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from validator.ordering.program import Block, Edge, Guard
+from validator.ordering.program import Block, Choice, Edge, Guard
 from validator.ordering.ptx.calls import Expansion
 from validator.ordering.ptx.errors import PtxError
 from validator.ordering.ptx.form import Flow
@@ -87,7 +87,18 @@ def _edges(
         taken = [frame.call_index + 1]
     else:
         taken = list(dict.fromkeys(targets))
-    edges = [Edge(numbers[target], guard) for target in taken]
+    chosen = _choices(frame, last, targets) if flow is Flow.INDIRECT else {}
+    edges = [Edge(numbers[target], guard, choice=chosen.get(target)) for target in taken]
     if guard is not None:
         edges.append(Edge(numbers[last + 1], Guard(guard.register, not guard.negated, guard.uniform)))
     return tuple(edges)
+
+
+def _choices(frame: Frame, last: int, targets: list[int]) -> dict[int, Choice]:
+    """Target → the places in its table by which `brx.idx` goes there."""
+    local = last - frame.base
+    operand = frame.register(split_commas(frame.body.operands(local))[0].strip(), frame.body.scope(local))
+    places: dict[int, set[int]] = {}
+    for place, target in enumerate(targets):
+        places.setdefault(target, set()).add(place)
+    return {target: Choice(operand, last, frozenset(found)) for target, found in places.items()}

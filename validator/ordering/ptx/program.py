@@ -260,6 +260,9 @@ class PtxProgram:
         frame, local = (self._code or self._load()).at(index)
         return guard_at(frame, local) if local in frame.body.guards else None
 
+    def keeps_under(self, index: int) -> Guard | None:
+        return self.guard(index)
+
     def operation(self, index: int, register: Reg) -> Operation:
         return self.code.operation(index, register)
 

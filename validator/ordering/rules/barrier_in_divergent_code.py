@@ -4,11 +4,14 @@
 barrier behind for good, or the warp executes one barrier in two halves. What the barrier was to order is not ordered.
 
 Bad:  `if (t < n) { s[t] = x[t]; __syncthreads(); … } __syncthreads();`
+Bad:  `if (t < 48) { s[t] = x[t]; __syncthreads(); } __syncthreads();`
 Good: `if (t < n) s[t] = x[t]; __syncthreads(); if (t < n) …; __syncthreads();`
 
 Mend it by moving the barrier out of the condition, or by a named barrier with the count of those that come.
 
-Not seen: conditions that depend on data; threads that leave the kernel before the barrier are fine.
+Not seen: conditions that depend on data; barriers in loops, and blocks of a size that neither the kernel nor the
+contract's `launch` fixes, where a comparison with a number parts whole warps. Threads that leave the kernel before the
+barrier are fine.
 """
 
 from __future__ import annotations
@@ -18,6 +21,8 @@ from typing import TYPE_CHECKING
 
 from validator.ordering.findings import finding
 from validator.ordering.program import EventKind
+from validator.ordering.threadset import describe
+from validator.ordering.uneven import uneven
 from validator.rule import Rule
 from validator.verdict.model import Finding, Severity
 
@@ -37,9 +42,11 @@ def check(facts: Facts) -> Iterable[Finding]:
     blocks = sorted({facts.flow.block_of(e.index) for e in whole})
     first = _first_barriers(facts, blocks) if len(blocks) > 1 else {}
     parting = [number for number in sorted(first) if _parts(facts, number)] if first else []
+    told: set[int] = set()
     for event in whole:
         branch = _dividing(facts, 1 << blocks.index(facts.flow.block_of(event.index)), first, parting)
         if branch is not None:
+            told.add(event.index)
             yield finding(
                 RULE,
                 facts,
@@ -54,6 +61,18 @@ def check(facts: Facts) -> Iterable[Finding]:
                     f"{facts.at(event.index)}: {facts.program.text(event.index)}: only some come here",
                 ),
             )
+    for event, fewer, more in uneven(facts, whole) if not told else ():
+        everyone = facts.masks.everyone
+        yield finding(
+            RULE,
+            facts,
+            [event.index],
+            f"{event.opcode} waits for the whole block, but {describe(more, everyone)} come to it with more barriers "
+            f"passed than {describe(fewer, everyone)}",
+            identity=("uneven", str(len([e for e in whole if e.index < event.index]))),
+            why="threads of one block meet at different barriers: nothing orders what stands between",
+            fix="move the barrier that only some threads pass out of the condition, or give it their number",
+        )
 
 
 def _parts(facts: Facts, number: int) -> bool:

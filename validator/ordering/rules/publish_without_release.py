@@ -5,6 +5,7 @@ one, with a barrier in between when other threads wrote. `volatile` releases not
 
 Bad:  `out[i] = v; __syncthreads(); if (t == 0) *(volatile int*)flag = 1;`
 Bad:  `out[i] = v; if (t == 0) st.release.gpu [flag], 1;` (the other threads' stores are not behind a barrier)
+Bad:  `__syncthreads(); if (t == 0) st.release.gpu [flag], 1; out[i] = v;` (`out` is `guarded_by` the flag)
 Good: `out[i] = v; __syncthreads(); if (t == 0) st.release.gpu [flag], 1;`
 Good: `out[i] = v; __syncthreads(); if (t == 0) { __threadfence(); atomicAdd(flag, 1); }`
 
@@ -58,6 +59,9 @@ def check(facts: Facts) -> Iterable[Finding]:
         if not cause:
             writes = _other_threads(facts, touch)
             cause = "not behind a barrier" if writes else ""
+        if not cause:
+            writes = _behind(facts, touch, raised)
+            cause = "made behind it" if writes else ""
         if cause:
             yield _finding(facts, touch, cause, writes, scope)
         unfinished = _bulk_stores(facts, touch)
@@ -73,7 +77,9 @@ def _finding(facts: Facts, touch: Touch, cause: str, writes: list[Touch], scope:
         "not released": f"raise the flag with st.release.{width} or red.release.{width}, or fence before it",
         "not complete": "wait with cp.async.bulk.wait_group 0 (not .read) before the flag is raised",
         "not behind a barrier": "put a CTA barrier between the stores of the other threads and the flag",
+        "made behind it": "raise the flag behind the last store of what it publishes",
     }
+    places = (writes[0].index, touch.index)
     return finding(
         RULE,
         facts,
@@ -82,7 +88,9 @@ def _finding(facts: Facts, touch: Touch, cause: str, writes: list[Touch], scope:
         identity=(name, cause),
         why="whoever sees the flag need not see the data",
         fix=mend[cause],
-        steps=tuple(f"{facts.at(i)}: {facts.program.text(i)}" for i in (writes[0].index, touch.index)),
+        steps=tuple(
+            f"{facts.at(i)}: {facts.program.text(i)}" for i in (places[::-1] if cause == "made behind it" else places)
+        ),
     )
 
 
@@ -94,6 +102,23 @@ def _is_reset(touch: Touch) -> bool:
     """Storing a constant zero takes a flag down."""
     values = touch.event.value
     return touch.word == "write" and bool(values) and all(isinstance(v, Const) and v.value == 0 for v in values)
+
+
+def _behind(facts: Facts, touch: Touch, raised: list[Touch]) -> list[Touch]:
+    """Stores to what a flag guards that come behind its being raised, with no way to its being raised again.
+
+    Constants that are stored there clear the memory for the next launch.
+    """
+    name = touch.targets[0].name
+    guarded = [w for w in _data(facts) if any(t.guarded_by in (name, name.rpartition(".")[2]) for t in w.targets)]
+    if not guarded:
+        return []
+    raising = {t.index for t in raised if t.targets[0].name == name}
+    behind = {e.index for e in facts.flow.events_after((touch.index,), raising)} - raising
+    fresh = [
+        w for w in guarded if w.index in behind and not all(isinstance(v, Const) for v in w.event.value or (None,))
+    ]
+    return [w for w in fresh if not raising & {e.index for e in facts.flow.events_after((w.index,))}]
 
 
 def _data(facts: Facts) -> list[Touch]:

@@ -7,10 +7,11 @@ path enters and leaves through the same call. Calls that leave the section are e
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from types import MappingProxyType
 
-from validator.ordering.program import Block, Edge, Guard
+from validator.ordering.program import Block, Choice, Edge, Guard
 from validator.ordering.sass.disassemble import Instruction
 from validator.ordering.sass.operands import is_predicate, register
 
@@ -43,6 +44,8 @@ class _Exit:
     condition: Guard | None = None
     also: Guard | None = None
     either: bool = False
+    choice: Choice | None = None
+    """Its `index` is one of the section's instructions."""
 
 
 @dataclass(slots=True)
@@ -59,7 +62,10 @@ class _Body:
 
 
 def control_flow(
-    instructions: Sequence[Instruction], targets: Mapping[int, tuple[int, ...]], relocated: frozenset[int]
+    instructions: Sequence[Instruction],
+    targets: Mapping[int, tuple[int, ...]],
+    relocated: frozenset[int],
+    tables: Mapping[int, Mapping[int, Choice]] = MappingProxyType({}),
 ) -> ControlFlow:
     """The flow of the kernel that starts at instruction 0.
 
@@ -67,8 +73,9 @@ def control_flow(
         instructions: the whole section.
         targets: byte offset of an indirect branch → byte offsets it may go to.
         relocated: instructions whose target is still a relocation.
+        tables: indirect branch → target → what it is picked by, all by instruction of the section.
     """
-    section = _Section(instructions, targets, relocated)
+    section = _Section(instructions, targets, relocated, tables)
     return _Expansion(section).run()
 
 
@@ -76,11 +83,16 @@ class _Section:
     """The code of one section, cut into runs once."""
 
     def __init__(
-        self, instructions: Sequence[Instruction], targets: Mapping[int, tuple[int, ...]], relocated: frozenset[int]
+        self,
+        instructions: Sequence[Instruction],
+        targets: Mapping[int, tuple[int, ...]],
+        relocated: frozenset[int],
+        tables: Mapping[int, Mapping[int, Choice]],
     ) -> None:
         self.instructions = instructions
         self._targets = targets
         self._relocated = relocated
+        self._tables = tables
         self.unresolved: dict[int, str] = {}
         self.outside: set[int] = set()
         self._exits = {i: self._leave(i) for i, x in enumerate(instructions) if x.base in _CONTROL and not x.never}
@@ -112,7 +124,8 @@ class _Section:
             case "BRA" | "JMP":
                 return self._branch(index, stay), None
             case _:
-                return [*(_Exit(t) for t in self._recorded(index)), *stay], None
+                choices = self._tables.get(index, {})
+                return [*(_Exit(t, choice=choices.get(t)) for t in self._recorded(index)), *stay], None
 
     def _branch(self, index: int, stay: list[_Exit]) -> list[_Exit]:
         instruction = self.instructions[index]
@@ -277,10 +290,20 @@ class _Expansion:
                     around = _opposite(body.guard)
                     ways = [_Exit(w.target, around) for w in body.exits] if around is not None else []
                 edges += (e for w in ways if (e := self._edge(at, copy, w, numbers)) is not None)
+                edges = [_placed(edge, body, first) for edge in edges]
                 blocks.append(Block(first, len(places), tuple(edges)))
         return ControlFlow(places, tuple(blocks), frozenset(self._section.outside), self._section.unresolved)
 
     def _edge(self, at: int, copy: _Copy, way: _Exit, numbers: Mapping[tuple[int, int], int]) -> Edge | None:
         if way.target is not None:
-            return Edge(numbers[(at, way.target)], way.condition, way.also, way.either)
+            return Edge(numbers[(at, way.target)], way.condition, way.also, way.either, way.choice)
         return Edge(numbers[copy.back], way.condition, way.also, way.either) if copy.back is not None else None
+
+
+def _placed(edge: Edge, body: _Body, first: int) -> Edge:
+    """An edge of a run that was laid out from instruction `first` on."""
+    choice = edge.choice
+    if choice is None:
+        return edge
+    inside = body.start <= choice.index < body.stop
+    return replace(edge, choice=replace(choice, index=first + choice.index - body.start) if inside else None)

@@ -25,10 +25,12 @@ from validator.ordering.sass.cfg import control_flow
 from validator.ordering.sass.destinations import definitions
 from validator.ordering.sass.disassemble import Instruction
 from validator.ordering.sass.events import events_of, known
+from validator.ordering.sass.jumps import jump_tables
 from validator.ordering.sass.lower import is_local, operations
 from validator.ordering.sass.opcodes import HARMLESS
 from validator.ordering.sass.operands import Constants
 from validator.ordering.sass.order import settle_order
+from validator.ordering.sass.uniform import uniform_moves
 from validator.ordering.sass.warps import warp_barriers
 
 __all__ = ["LineLookup", "SassProgram", "digest_of"]
@@ -73,7 +75,9 @@ class SassProgram:
             kernel.parameter_base, kernel.parameter_bytes, kernel.parameters, _bank_symbols(cubin)
         )
         self._windows = _shared_windows(instructions)
-        flow = self._flow = control_flow(instructions, kernel.branch_targets, frozenset(self._relocations))
+        self._uniform = uniform_moves(instructions)
+        tables = jump_tables(instructions, kernel.branch_targets, _bank_of_tables(cubin, kernel))
+        flow = self._flow = control_flow(instructions, kernel.branch_targets, frozenset(self._relocations), tables)
         self._places = flow.places
         self.blocks: Sequence[Block] = flow.blocks
         self.unknown: Mapping[str, int] = _unknown(instructions[i] for i in set(flow.places))
@@ -93,6 +97,10 @@ class SassProgram:
 
     def guard(self, index: int) -> Guard | None:
         return self._section[self._places[index]].guard
+
+    def keeps_under(self, index: int) -> Guard | None:
+        place = self._places[index]
+        return self._uniform[place] if place in self._uniform else self._section[place].guard
 
     def operation(self, index: int, register: Reg) -> Operation:
         place = self._places[index]
@@ -180,6 +188,12 @@ class SassProgram:
 def _relocations(cubin: Cubin, kernel: Kernel) -> dict[int, Relocation]:
     section = cubin.sections[kernel.section]
     return {r.offset // _WORD: r for r in cubin.relocations(section)}
+
+
+def _bank_of_tables(cubin: Cubin, kernel: Kernel) -> bytes:
+    """Constant bank 2 holds the tables of a kernel's indirect branches; empty where a linker is to fill it in."""
+    section = cubin.section(f".nv.constant2.{kernel.name}")
+    return b"" if section is None or cubin.relocations(section) else bytes(cubin.contents(section))
 
 
 def _bank_symbols(cubin: Cubin) -> Mapping[int, tuple[str, int]]:
