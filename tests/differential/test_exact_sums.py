@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from validator.differential.cases import Case, build, cases
 from validator.differential.engine import run_cases
-from validator.differential.inputs import EXACTLY
+from validator.differential.inputs import EXACTLY, cancels
 from validator.differential.processes import Trees, runner_for
 from validator.manifest.contract import KernelContract
 from validator.run.sandbox import Limits
@@ -102,6 +103,28 @@ def test_an_accumulator_of_the_inputs_type_is_found(
     assert bool(result.of("failed")) != right
     assert not result.of("unusable")
     assert len(result.of("void")) < len(planned)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_what_is_rounded_once_in_between_passes_where_an_element_is_another(dtype: str, tmp_path: Path) -> None:
+    """Two elements in each other's place: sums on the way are no longer what 16 bits hold."""
+    (tmp_path / "ops.py").write_text(OPS)
+    chosen = contract("low_rank", "rounds_in_between", dtype)
+    planned = [case for case in cases(chosen, 1, 0) if EXACTLY in dict(case.variants).values()]
+    with runner_for(chosen, Trees(tmp_path, tmp_path), Limits(wall=30)) as runner:
+        flipped = tuple(replace(case, plan="flip", seed=seed) for case in planned[:2] for seed in range(6))
+        assert not run_cases(runner, flipped).of("failed")
+
+
+def test_what_is_exact_is_neither_cut_nor_changed() -> None:
+    chosen = contract("reduce", "reduce_by_rows", "bfloat16")
+    x = build(chosen, Case("k", (("T", 5), ("K", 8), ("D", 4)), 1, variants=(("x", EXACTLY),)))["x"]
+    assert cancels(x)
+    assert cancels(np.ones((3, 2), np.float32))
+    assert not cancels(x[:, :6]), "two are left over"
+    changed = x.copy()
+    changed[0, 0, 0], changed[0, 0, 1] = x[0, 0, 1], x[0, 0, 0]
+    assert not cancels(changed)
 
 
 def test_four_in_turn_cancel_along_any_axis() -> None:

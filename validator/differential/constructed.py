@@ -177,6 +177,14 @@ def _swallowed(contract: KernelContract, space: Space) -> Iterator[Filling]:
         for dims in (beyond, *([_of_many_terms(space, last)] if last in space.names else [])):
             origin = f"{name} {VARIANTS['swallowing'].words}, nothing scales it"
             yield origin, VARIANTS["swallowing"].input_class, dims, {**_ones(contract, dims), name: "swallowing"}
+        many = space.complete({}, {last: [v for v in _SQUARES if v in space.values.get(last, ())]}) or beyond
+        if "root-first" in _able(contract, name, many, alone=False):
+            origin = f"{name} {VARIANTS['root-first'].words}, nothing scales it"
+            yield origin, VARIANTS["root-first"].input_class, many, {**_ones(contract, many), name: "root-first"}
+
+
+_SQUARES = (256, 128, 64, 48, 32)
+"""How many squares are added up where each that is lost is a little."""
 
 
 def _exact_sums(contract: KernelContract, space: Space) -> Iterator[tuple[str, Dims, dict[str, str]]]:

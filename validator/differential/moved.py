@@ -19,7 +19,7 @@ from validator.differential import passes
 from validator.differential.arena import Written
 from validator.differential.cases import FILLED, Case, Inputs, float_arguments
 from validator.differential.graded import at_edges, edges, only_rounded
-from validator.differential.inputs import EXACTLY, OUTWEIGHED, terms_of
+from validator.differential.inputs import EXACTLY, OUTWEIGHED, cancels
 from validator.differential.numbers import Array, Source, derived, dtype_of, eps_of, in_chunks
 from validator.differential.rounded import rounds_rows
 from validator.differential.spill import kept
@@ -64,7 +64,7 @@ class Beside:
         if not self.wide or EXACTLY not in dict(self.case.variants).values():
             return False
         read = (self.inputs[n] for n in float_arguments(self.inputs) if self.contract.values[n][0] not in FILLED)
-        return all(np.isin(array.astype(np.float64), terms_of(array.dtype)).all() for array in read)
+        return all(map(cancels, read))
 
     @property
     def _fixed(self) -> bool:

@@ -6,7 +6,7 @@ the values of one argument; sizes, layouts, padding and call plans are classes o
 """
 
 from validator.differential.inputs.fill import Fill, Room, filled, in_domain, is_bounded, shown
-from validator.differential.inputs.floats import EXACTLY, FLOATS, HUGE, LIMITS, OUTWEIGHED, terms_of
+from validator.differential.inputs.floats import EXACTLY, FLOATS, HUGE, LIMITS, OUTWEIGHED, cancels
 from validator.differential.inputs.integers import INTEGERS
 from validator.differential.inputs.listed import LISTED
 from validator.differential.inputs.masks import MASKS
@@ -28,11 +28,11 @@ __all__ = [
     "Room",
     "Variant",
     "applicable",
+    "cancels",
     "filled",
     "in_domain",
     "is_bounded",
     "shown",
-    "terms_of",
 ]
 
 VARIANTS: dict[str, Variant] = {v.name: v for v in (*FLOATS, *NARROW, *SPECIAL, *INTEGERS, *MASKS, *LISTED)}

@@ -15,7 +15,7 @@ from validator.differential.inputs.variant import Make, Variant
 from validator.differential.numbers import Array, Source, eps_of, in_chunks, largest, smallest
 from validator.differential.spill import room, spilled
 
-__all__ = ["EXACTLY", "FLOATS", "HUGE", "LIMITS", "OUTWEIGHED", "by_parts", "terms_of"]
+__all__ = ["EXACTLY", "FLOATS", "HUGE", "LIMITS", "OUTWEIGHED", "by_parts", "cancels"]
 
 HUGE = "huge"
 """The variant in which a trusted implementation may leave its type's range: nothing is said of what comes of that."""
@@ -234,7 +234,7 @@ def _swallowing(fill: Fill) -> float:
     return 2.0 / eps_of(fill.dtype)
 
 
-def terms_of(dtype: np.dtype[Any]) -> tuple[float, ...]:
+def _terms_of(dtype: np.dtype[Any]) -> tuple[float, ...]:
     """What `EXACTLY` holds in turn."""
     swallowing = 2.0 / eps_of(dtype)
     return swallowing, 1.0, -swallowing, 1.0
@@ -251,11 +251,41 @@ def _one_among(fill: Fill, source: Source) -> Array:
     return by_parts(fill, lambda at: np.where(at % _SWALLOWS == 0, _swallowing(fill), 1.0), places)
 
 
+def _root(fill: Fill) -> float:
+    """The least whole number whose square its type has no room for one more beside."""
+    return math.ceil(math.sqrt(_swallowing(fill)))
+
+
+def _root_first(fill: Fill, source: Source) -> Array:
+    """At the beginning of each row: what squares come after it are lost, one by one."""
+    first = np.broadcast_to(np.arange(fill.shape[-1]) == 0, fill.shape)
+    return by_parts(fill, lambda at: np.where(at, _root(fill), 1.0), first)
+
+
 def _there_and_back(fill: Fill, source: Source) -> Array:
     """Four in turn along any axis: such a value, one, its opposite, one; which of them comes first is drawn."""
-    axes = [(axis % 4).astype(np.int8) for axis in np.ogrid[tuple(slice(size) for size in fill.shape)]]
-    values = np.asarray(terms_of(fill.dtype))
-    return by_parts(fill, lambda at: values[at % 4], sum(axes, source.below(4, (), np.int8)))
+    values = np.asarray(_terms_of(fill.dtype))
+    return by_parts(fill, lambda at: values[at % 4], _places(fill.shape) + source.below(4, (), np.int8))
+
+
+def _places(shape: tuple[int, ...]) -> Array:
+    """Which of four each element is, if the very first is the first."""
+    axes = [(axis % 4).astype(np.int8) for axis in np.ogrid[tuple(slice(size) for size in shape)]]
+    return np.asarray(sum(axes, np.int8(0)) % 4)
+
+
+def cancels(array: Array) -> bool:
+    """Whether an array is as `EXACTLY` leaves it, or one throughout: what is summed along any of its axes, and then
+    again, is a whole number that 16 bits hold. Not where two are left over, one of them large, nor where an element is
+    another.
+    """
+    wide = array.astype(np.float64)
+    if np.all(wide == 1):
+        return True
+    if not array.ndim or any(size % 4 == 2 for size in array.shape):
+        return False
+    values, at = np.asarray(_terms_of(array.dtype)), _places(array.shape)
+    return any(np.array_equal(wide, values[(at + first) % 4]) for first in range(4))
 
 
 def _halfway(fill: Fill, source: Source) -> Array:
@@ -338,6 +368,9 @@ FLOATS: tuple[Variant, ...] = (
     Variant("swallowing", "cancel", "is one throughout but for values to which its type can add no one",
             lambda f: _free(f) and _axes(f) and f.dtype.itemsize == 2 and _has(f, 1) and _has(f, _swallowing(f)),
             _one_among, alone=False),
+    Variant("root-first", "cancel", "is one but for the first of each row, to whose square its type can add no one",
+            lambda f: _free(f) and _axes(f) and f.dtype.itemsize == 2 and _has(f, 1) and _has(f, _root(f)),
+            _root_first, alone=False),
     Variant(EXACTLY, "cancel", "is one throughout but for values to which its type can add no one, and which cancel",
             lambda f: _free(f) and _axes(f) and f.dtype.itemsize == 2 and _has(f, 1)
             and _has(f, _swallowing(f)) and _has(f, -_swallowing(f)), _there_and_back, alone=False),
