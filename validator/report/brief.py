@@ -160,6 +160,7 @@ _ACCEPTABLE = frozenset(
         "binary-file",
         "executable-bit",
         "file-too-large",
+        "hidden-text",
         "path-not-isolated",
         "submodule",
         "symlink",

@@ -7,6 +7,7 @@ from validator.isolation.rules import (
     binary_file,
     executable_bit,
     file_too_large,
+    hidden_text,
     path_not_isolated,
     submodule,
     symlink,
@@ -18,6 +19,14 @@ from validator.isolation.rules import (
 __all__ = ["CONTENT", "PATHS", "RULES"]
 
 PATHS: tuple[Check, ...] = (path_not_isolated, too_many_shared_files, too_many_shared_lines)
-CONTENT: tuple[Check, ...] = (binary_file, file_too_large, symlink, submodule, executable_bit, unreadable_path)
+CONTENT: tuple[Check, ...] = (
+    binary_file,
+    file_too_large,
+    symlink,
+    submodule,
+    executable_bit,
+    unreadable_path,
+    hidden_text,
+)
 RULES: tuple[Check, ...] = PATHS + CONTENT
 """Every rule of the stage."""
