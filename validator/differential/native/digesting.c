@@ -14,7 +14,7 @@
 
 #define BLOCK 4096
 #define APART 16
-#define LANES 8
+#define LANES 4
 
 typedef uint64_t words __attribute__((vector_size(LANES * sizeof(uint64_t))));
 typedef uint32_t halves __attribute__((vector_size(LANES * sizeof(uint64_t))));

@@ -6,10 +6,13 @@
 /* Towards zero to the bits of bfloat16, which stay where float32 has them. */
 INLINE halves cut(narrow values) { return (halves)values & UPPER; }
 
-INLINE void put(uint16_t *to, halves bits, size_t here)
+INLINE void put_upper(uint16_t *to, halves bits, size_t here)
 {
     quarters upper = __builtin_convertvector(bits >> 16, quarters);
-    memcpy(to, &upper, here * sizeof *to);
+    if (here == LANES)
+        memcpy(to, &upper, sizeof upper);
+    else
+        memcpy(to, &upper, here * sizeof *to);
 }
 
 /* `share`: a little less than one. */
@@ -19,16 +22,12 @@ INLINE void put(uint16_t *to, halves bits, size_t here)
     {                                                                                                                  \
         for (size_t at = 0; at < count; at += LANES) {                                                                 \
             size_t here = at + LANES <= count ? LANES : count - at;                                                    \
-            char own[LANES * size] = {0};                                                                              \
-            wide right = {0}, most = {0};                                                                              \
-            memcpy(own, native + at * size, here * size);                                                              \
-            memcpy(&right, exact + at, here * sizeof *exact);                                                          \
-            memcpy(&most, due + at, here * sizeof *due);                                                               \
+            wide right = some_float64(exact + at, here), most = some_float64(due + at, here);                          \
             halves down = cut(__builtin_convertvector(most * share, narrow));                                          \
-            narrow off = __builtin_convertvector(right - of_##name(own), narrow);                                      \
+            narrow off = __builtin_convertvector(right - some_##name(native + at * size, here), narrow);                                      \
             halves far = cut(off / (narrow)down), none = (halves)((narrow)down == 0) & (halves)(off == 0);             \
-            put(yard + at, down, here);                                                                                \
-            put(away + at, far & ~none, here);                                                                         \
+            put_upper(yard + at, down, here);                                                                                \
+            put_upper(away + at, far & ~none, here);                                                                         \
         }                                                                                                              \
     }
 

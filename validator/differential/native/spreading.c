@@ -8,31 +8,13 @@
         __VA_ARGS__                                                                                                    \
     }
 
-INLINE wide some(const double *from, size_t here)
-{
-    wide found = {0};
-    if (here == LANES)
-        memcpy(&found, from, sizeof found);
-    else
-        memcpy(&found, from, here * sizeof *from);
-    return found;
-}
-
-INLINE void put(double *to, wide values, size_t here)
-{
-    if (here == LANES)
-        memcpy(to, &values, sizeof values);
-    else
-        memcpy(to, &values, here * sizeof *to);
-}
-
 /* `before`: null where zeros did not have to be written first. */
 EACH_MACHINE void spread_add(double *moved, const double *before, const double *probe, const double *exact,
                              size_t count, double share)
 {
     EACH(count, {
-        wide off = or_zero(some(probe + at, here) - some(exact + at, here)), sum = share * (off * off);
-        put(moved + at, before == NULL ? sum : some(before + at, here) + sum, here);
+        wide off = or_zero(some_float64(probe + at, here) - some_float64(exact + at, here)), sum = share * (off * off);
+        put(moved + at, before == NULL ? sum : some_float64(before + at, here) + sum, here);
     })
 }
 
@@ -41,8 +23,8 @@ EACH_MACHINE void spread_halves(double *moved, const double *one, const double *
                                 const char *jumps, size_t count, double parts, double share, double outweighed)
 {
     EACH(count, {
-        wide right = some(exact + at, here), a = magnitude(some(one + at, here) - right),
-             b = magnitude(some(other + at, here) - right);
+        wide right = some_float64(exact + at, here), a = magnitude(some_float64(one + at, here) - right),
+             b = magnitude(some_float64(other + at, here) - right);
         words less = (words)(a < b), known = (words)(a == a) & (words)(b == b);
         wide both = (wide)((less & (words)a) | (~less & (words)b)) * parts;
         if (outweighed != 0) {
@@ -55,7 +37,7 @@ EACH_MACHINE void spread_halves(double *moved, const double *one, const double *
             for (size_t k = 0; k < here; k++)
                 known[k] &= jumps[at + k] ? 0 : -1;
         both = or_zero(where(known, both));
-        put(moved + at, some(moved + at, here) + share * (both * both), here);
+        put(moved + at, some_float64(moved + at, here) + share * (both * both), here);
     })
 }
 
@@ -64,11 +46,9 @@ EACH_MACHINE void spread_halves(double *moved, const double *one, const double *
                                   double least)                                                                        \
     {                                                                                                                  \
         EACH(count, {                                                                                                  \
-            char last[LANES * size] = {0};                                                                             \
-            memcpy(last, native + at * size, here * size);                                                             \
-            wide right = some(exact + at, here), own = or_zero(half * magnitude(right)),                                \
-                 off = or_zero(of_##name(last) - right);                                                                \
-            wide sum = some(total + at, here) + own * own + off * off;                                                 \
+            wide right = some_float64(exact + at, here), own = or_zero(half * magnitude(right)),                                \
+                 off = or_zero(some_##name(native + at * size, here) - right);                                                                \
+            wide sum = some_float64(total + at, here) + own * own + off * off;                                                 \
             for (int k = 0; k < LANES; k++)                                                                            \
                 sum[k] = __builtin_sqrt(sum[k]);                                                                       \
             put(total + at, sum + least, here);                                                                        \
@@ -88,7 +68,7 @@ EACH_MACHINE void ends(const double *exact, const double *yard, const char *free
     words outside = {0};
     wide most = {0};
     EACH(count, {
-        wide right = magnitude(some(exact + at, here)), due = or_zero(some(yard + at, here));
+        wide right = magnitude(some_float64(exact + at, here)), due = or_zero(some_float64(yard + at, here));
         if (free != NULL)
             for (size_t k = 0; k < here; k++)
                 due[k] = free[at + k] ? 0 : due[k];
@@ -107,7 +87,7 @@ EACH_MACHINE void below(const double *values, size_t count, double least, double
 {
     words seen = {0};
     EACH(count, {
-        wide size = magnitude(some(values + at, here));
+        wide size = magnitude(some_float64(values + at, here));
         seen |= (words)(size < least) & (words)(size > 0);
     })
     for (int k = 0; k < LANES; k++)

@@ -35,16 +35,12 @@ INLINE void add(tally *all, wide got, wide exact, wide yard)
         for (; at + LANES <= count; at += LANES)                                                                       \
             add(&all, of_##name(got + at * size), of_float64(exact + at), of_float64(yard + at));                      \
         if (at < count) { /* the rest of the lanes: no error, of a yardstick that does not matter */                    \
-            char last[LANES * size] = {0};                                                                             \
-            wide due = {0}, own = {0};                                                                                 \
-            memcpy(last, got + at * size, (count - at) * size);                                                        \
-            memcpy(&due, exact + at, (count - at) * sizeof *exact);                                                    \
-            memcpy(&own, yard + at, (count - at) * sizeof *yard);                                                      \
-            wide squares = own * own;                                                                                  \
-            for (size_t k = count - at; k < LANES; k++)                                                                \
+            size_t here = count - at;                                                                                  \
+            wide own = some_float64(yard + at, here), squares = own * own;                                             \
+            for (size_t k = here; k < LANES; k++)                                                                      \
                 own[k] = 1;                                                                                            \
             wide before = all.due;                                                                                     \
-            add(&all, of_##name(last), due, own);                                                                      \
+            add(&all, some_##name(got + at * size, here), some_float64(exact + at, here), own);                        \
             all.due = before + squares;                                                                                \
         }                                                                                                              \
         out[0] = out[1] = out[2] = 0;                                                                                  \
