@@ -16,6 +16,7 @@ from validator.differential.errors import DifferentialError
 from validator.differential.pinned import allowed, simpler
 from validator.differential.processes import Trees, runner_for
 from validator.differential.running import run_case
+from validator.differential.simpler import _sized
 from validator.manifest.contract import KernelContract
 from validator.run.sandbox import Limits
 
@@ -141,3 +142,13 @@ def test_a_failure_reads_like_a_sentence_and_is_replayed(tmp_path: Path) -> None
         again = load_case(case_text(small.case), "CASE")
         assert fits(kernel, again)
         assert run_case(runner, again).result.words() == told
+
+
+@pytest.mark.parametrize(("places", "kept"), [(40, True), (2, False)])
+def test_what_needs_more_room_than_smaller_sizes_have_is_dropped(places: int, kept: bool) -> None:
+    at = whole("at", "B", index="x.1", sentinel=-1, unique=True)
+    kernel = contract([X, at, OUT], ["B in 1..5", f"T in 1..{places}"])
+    case = Case("k", (("B", 3), ("T", 40)), 1, variants=(("at", "holes-inside"),))
+    (found,) = _sized(kernel, case, {"B": 2, "T": places})
+    assert dict(found.variants) == ({"at": "holes-inside"} if kept else {})
+    build(kernel, found)

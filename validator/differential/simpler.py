@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from validator.differential.cases import Case, nameable, values_of
+from validator.differential.cases import Case, fill_of, nameable, values_of
+from validator.differential.inputs import VARIANTS
 from validator.differential.pinned import cut, elements, nearer, simpler
 from validator.differential.shapes import Space
 from validator.manifest.contract import KernelContract
@@ -90,8 +91,11 @@ def _naming(case: Case, values: Mapping[str, tuple[int | float, ...]]) -> Case:
 
 
 def _sized(contract: KernelContract, case: Case, dims: Mapping[str, int]) -> Iterator[Case]:
-    """The case at these sizes, with the first or the last of the values that it names."""
+    """The case at these sizes, with the first or the last of the values that it names. What arguments are filled with
+    on purpose may need more room than that."""
     found = replace(case, dims=tuple(dims.items()), pinned=())
+    able = ((name, kind) for name, kind in case.variants if VARIANTS[kind].applies(fill_of(contract, found, name)))
+    found = replace(found, variants=tuple(able))
     before, after = nameable(contract, case), nameable(contract, found)
     for last in (False, True) if case.pinned else (False,):
         cuts = ((n, cut(after[n], before[n].shape, v, last=last)) for n, v in case.pinned if n in before and n in after)
