@@ -23,6 +23,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from tests.support.digest import KEY, added
 from tests.support.weight import weight_of
 from validator.differential.cases import Case
 from validator.differential.processes import Trees, runner_for
@@ -57,7 +58,8 @@ class Played:
     def enter(self) -> None:
         """Any thread."""
 
-    synchronize = enter
+    def synchronize(self, stream: Any = None) -> None:
+        """Everything is done at once."""
 
     @property
     def types(self) -> Any:
@@ -90,8 +92,6 @@ class Played:
                 return 4 * self.room
             case "cuDeviceGetUuid":
                 return SimpleNamespace(bytes=bytes(range(16)))
-            case "cuMemcpyHtoDAsync":
-                self.upload(*args[:2])
             case "cuMemHostRegister":
                 raise DeviceError(Problem("CUDA_ERROR_NOT_SUPPORTED"))
         return None
@@ -103,30 +103,35 @@ class Played:
     def functions(self, image: bytes, *names: str) -> tuple[Function, ...]:
         return tuple(Function(name, name) for name in names)
 
-    def upload(self, address: int, data: Any) -> None:
-        self.sent += len(data)
+    def upload(self, address: int, data: Any, stream: Any = None) -> None:
+        if len(data) != KEY:
+            self.sent += len(data)
         ctypes.memmove(address, bytes(data), len(data))
 
-    def copy(self, to: int, source: int, size: int) -> None:
+    def copy(self, to: int, source: int, size: int, stream: Any = None) -> None:
         ctypes.memmove(to, source, size)
 
-    def clear(self, address: int, size: int) -> None:
+    def clear(self, address: int, size: int, stream: Any = None) -> None:
         ctypes.memset(address, 0, size)
 
-    def download(self, address: int, size: int) -> bytes:
+    def download(self, address: int, size: int, stream: Any = None) -> bytes:
         return ctypes.string_at(address, size)
 
-    def fetch(self, address: int, into: Any) -> None:
+    def fetch(self, address: int, into: Any, stream: Any = None) -> None:
         into[...] = np.frombuffer(ctypes.string_at(address, len(into)), np.uint8)
 
-    def launch(self, function: Function, how: Launch, parameters: Parameters) -> None:
+    def launch(self, function: Function, how: Launch, parameters: Parameters, stream: Any = None) -> None:
         """What `shelf.cu` does."""
         block = parameters.block
         if function.name.startswith("weigh_"):
             self.weighed += 1
-            weigh(np.dtype(getattr(ml_dtypes, function.name[6:], function.name[6:])), *struct.unpack("<6Q", block))
+            weigh(np.dtype(getattr(ml_dtypes, function.name[6:], function.name[6:])), *struct.unpack("<7Q", block))
             return
         (count,) = struct.unpack_from("<I", block, 16 * 48)
+        if function.name == "digest":
+            key, into = struct.unpack_from("<QQ", block, 16 * 48 + 8)
+            digest(block, count, key, into)
+            return
         for row in range(count):
             at, other, size, pattern = struct.unpack_from("<QQQ8x16s", block, 48 * row)
             assert not other or at % 16 == other % 16
@@ -143,7 +148,14 @@ class Played:
                 ctypes.c_uint64.from_address(struct.unpack_from("<Q", block, 16 * 48 + 8)[0] + 8 * row).value += wrong
 
 
-def weigh(dtype: Any, got: int, trusted: int, away: int, yard: int, count: int, into: int) -> None:
+def digest(block: bytes, count: int, key: int, into: int) -> None:
+    for row in range(count):
+        at, first, size = struct.unpack_from("<QQQ", block, 48 * row)
+        for k, more in enumerate(added(ctypes.string_at(at, size), first, ctypes.string_at(key, KEY))):
+            ctypes.c_uint64.from_address(into + 32 * row + 8 * k).value += more
+
+
+def weigh(dtype: Any, got: int, trusted: int, away: int, yard: int, count: int, into: int, take: int) -> None:
     assert not any(at % 16 for at in (got, trusted, away, yard))
     types = (dtype, dtype, np.dtype(np.uint16), np.dtype(np.uint16))
     arrays = (
@@ -152,6 +164,8 @@ def weigh(dtype: Any, got: int, trusted: int, away: int, yard: int, count: int, 
     )
     assert ctypes.string_at(into, 32) == bytes(32), "nothing was found before"
     ctypes.memmove(into, struct.pack("<dddQ", *weight_of(*arrays)), 32)
+    if take:
+        ctypes.memmove(trusted, got, count * dtype.itemsize)
 
 
 class PlayedShelf(Shelf):
@@ -179,8 +193,8 @@ def shelf(device: Played) -> PlayedShelf:
     return PlayedShelf(device)
 
 
-def region_of(shelf: Shelf, slot: int = 3, length: int = SIZE) -> module.Region:
-    region = shelf.region(slot, length)
+def region_of(shelf: Shelf, slot: int = 3, length: int = SIZE, beside: int | None = None) -> module.Region:
+    region = shelf.region(slot, length, beside)
     assert region is not None
     return region
 
@@ -244,12 +258,14 @@ def test_an_input_that_changes_is_counted_and_whole_in_the_next_call(shelf: Play
 
 
 def test_values_are_sent_once_for_all_places_and_calls_with_them(shelf: PlayedShelf, device: Played):
-    one, two, value = region_of(shelf, 0), region_of(shelf, 1), values(1)
+    one, two, value = region_of(shelf, 0), region_of(shelf, 1, beside=0), values(1)
     for region, pattern in ((one, 0xFF), (two, 0x5A), (one, 0x5A)):
         region.hold(value, BODY, arena_of(value), pattern)
         assert wrong(shelf, region.held(BODY, pattern)) == 0
         region.confirm()
     assert device.sent == value.nbytes
+    assert one.address == two.address
+    assert one.export() != two.export(), "a worker maps it at two addresses"
     other = value.view()  # as where one element changes in place: another array, of which nothing is known
     value[5] += 1
     one.hold(other, BODY, arena_of(other), 0xFF)
@@ -259,12 +275,111 @@ def test_values_are_sent_once_for_all_places_and_calls_with_them(shelf: PlayedSh
     assert bytes(here[256:344]) == value.tobytes()
 
 
-def test_what_nobody_has_looked_at_since_a_call_is_laid_again(shelf: PlayedShelf):
+def test_what_nobody_has_looked_at_since_a_call_is_seen_after_the_next(shelf: PlayedShelf):
     region, value = region_of(shelf), values(1)
     region.hold(value, BODY, arena_of(value), 0xFF)
     poke(region, 300)  # by a call that nobody asked about
     region.hold(value, BODY, arena_of(value), 0xFF)
-    assert wrong(shelf, region.held(BODY, 0xFF)) == 0
+    assert wrong(shelf, region.held(BODY, 0xFF)) == 1
+    assert wrong(shelf, region.held(BODY, 0xFF)) == 0, "and is whole again"
+
+
+@pytest.mark.parametrize("offset", [256, 257, 262, 270])
+@pytest.mark.parametrize("bit", [0, 13, 88 * 8 - 1])
+def test_one_bit_of_an_input_shows_by_its_digest(shelf: PlayedShelf, offset: int, bit: int):
+    region, value = region_of(shelf), values(1)
+    body, arena = (offset, 88), memoryview(bytearray(SIZE))
+    arena[offset : offset + 88] = value.tobytes()
+    region.hold(value, body, arena, 0xFF)
+    assert wrong(shelf, region.held(body, 0xFF)) == 0
+    shelf.settle()
+    ctypes.c_uint8.from_address(region.address + offset + bit // 8).value ^= 1 << bit % 8
+    assert wrong(shelf, region.held(body, 0xFF)) == 1
+    region.confirm()
+    region.hold(value, body, arena, 0x5A)
+    assert wrong(shelf, region.held(body, 0x5A)) == 0
+
+
+def test_a_digest_has_its_key_and_tells_where_bytes_stand(shelf: PlayedShelf):
+    def of(data: Any) -> Any:
+        shelf.enter()
+        return shelf.digests.send(data, data, None).result()
+
+    draw = np.random.default_rng(1)
+    data = draw.integers(0, 256, 3 * 4096 + 5, np.uint8)
+    swapped = np.concatenate([data[4096:8192], data[:4096], data[8192:]])
+    found = [of(data), of(swapped), of(data[:-1].copy()), of(np.append(data, np.uint8(0)))]
+    assert len({(one.numbers, one.size) for one in found}) == 4
+    assert of(data.copy()) == found[0]
+    other = PlayedShelf(Played())
+    other.enter()
+    assert other.digests.send(data, data, None).result() != found[0], "another key"
+
+
+@pytest.mark.parametrize("at", [None, 0, 255, 344, SIZE - 1])
+def test_what_stood_around_is_counted_before_the_next_call_has_another_pattern(shelf: PlayedShelf, at: int | None):
+    one, two, value = region_of(shelf, 0), region_of(shelf, 1, beside=0), values(1)
+    one.hold(value, BODY, arena_of(value), 0xFF)
+    shelf.settle()
+    if at is not None:
+        poke(one, at)
+    two.hold(value, BODY, arena_of(value), 0x5A)
+    shelf.settle()
+    assert wrong(shelf, one.held(BODY, 0xFF)) == (at is not None)
+    one.confirm()
+    assert wrong(shelf, two.held(BODY, 0x5A)) == 0
+    poke(two, 0)
+    one.hold(value, BODY, arena_of(value), 0xFF)
+    assert wrong(shelf, two.held(BODY, 0x5A)) == 1, "the first one's look says nothing of the second call"
+    assert wrong(shelf, one.held(BODY, 0xFF)) == 0
+
+
+def test_a_slot_that_has_to_hold_something_else_gets_memory_of_its_own(shelf: PlayedShelf):
+    one, two = region_of(shelf, 0), region_of(shelf, 1, beside=0)
+    assert region_of(shelf, 1, beside=0) is two
+    own = region_of(shelf, 1)
+    assert own.address != one.address
+    assert [r.slot for r in shelf.news(everything=False)] == [0, 1, 1]
+    assert region_of(shelf, 1, beside=0) is own, "it stays there"
+    one.close()
+    shelf.close()
+
+
+def test_a_result_that_lies_here_is_known_there_by_its_digest(shelf: PlayedShelf, device: Played):
+    region, value = region_of(shelf), values(3)
+    shelf.settle()
+    shelf.knows(value)
+    region.load(arena_of(value))
+    before = len(device.kept)
+    assert wrong(shelf, [region.as_known(BODY, value)]) == 0
+    poke(region, 300)
+    assert wrong(shelf, [region.as_known(BODY, value)]) == 1
+    assert len(device.kept) <= before + 1, "no copy: figures alone"
+
+
+def test_a_result_is_taken_as_it_is_weighed(shelf: PlayedShelf, device: Played):
+    region, value = region_of(shelf), values(3)
+    right, yard = value.astype(np.float64), np.full(22, 0x3F80, np.uint16)
+    shelf.settle()
+    shelf.expect(right, value, np.full(22, 0x3F00, np.uint16), yard, once=True)
+    got = value + np.float32(0.25)
+    region.load(arena_of(got))
+    shelf.arrived()
+    before = len(device.kept)
+    taken = region.take(BODY, right)
+    shelf.look([], [(taken, right)])
+    assert len(device.kept) <= before + 1, "no copy: figures alone"
+    worst, _, _, differing = taken.weight(right) or (0, 0, 0, 0)
+    assert (round(worst, 2), differing) == (0.25, 22)
+    here = np.empty(88, np.uint8)
+    taken.fetch(here)
+    assert here.tobytes() == got.tobytes()
+    assert wrong(shelf, [region.as_known(BODY, taken)]) == 0
+    poke(region, 256)
+    assert wrong(shelf, [region.as_known(BODY, taken)]) == 1
+    again = region.take(BODY, right)
+    shelf.look([], [(again, right)])
+    assert again.weight(right) is None, "what it would be weighed by is gone: it is looked at here"
 
 
 def test_what_lies_there_in_another_layout_is_compared_as_a_whole(shelf: PlayedShelf):
@@ -302,7 +417,8 @@ def test_a_result_is_taken_where_nobody_changes_it_and_known_by_its_bits(shelf: 
 def test_a_result_is_weighed_by_what_was_sent_and_asked_for_once(shelf: PlayedShelf, device: Played):
     region, value = region_of(shelf), values(3)
     right, yard = value.astype(np.float64), np.full(22, 0x3F80, np.uint16)
-    shelf.expect(right, value, np.full(22, 0x3F00, np.uint16), yard)
+    shelf.settle()
+    shelf.expect(right, value, np.full(22, 0x3F00, np.uint16), yard, once=False)
     region.load(arena_of(value + np.float32(0.25)))
     taken = region.take(BODY)
     assert shelf.look([region.around(BODY, 0xEE)[0]], [(taken, right)]) == [0]
@@ -321,8 +437,9 @@ def test_arrays_that_are_gone_leave_their_memory_to_others(shelf: PlayedShelf, d
         value = values(seed)
         region.hold(value, BODY, arena_of(value), 0xFF)
         assert wrong(shelf, region.held(BODY, 0xFF)) == 0
-    assert len(device.kept) - before <= 4, "the twin, the next one's, and where differences are counted"
-    assert len(shelf.twins) == 1
+    assert len(device.kept) - before <= 4, "key, sums and room of digests, and where differences are counted"
+    del value
+    assert len(shelf.digests) == 0
 
 
 def test_the_oldest_memory_goes_where_there_is_too_much(shelf: PlayedShelf, device: Played, monkeypatch: Any):

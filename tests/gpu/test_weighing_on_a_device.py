@@ -35,7 +35,8 @@ def bits(values: Any) -> Any:
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("odd", ODD)
 @pytest.mark.parametrize("size", [1, 7, 8, 4099, 1 << 20])
-def test_a_device_says_what_numpy_says(shelf: Any, dtype: str, odd: str, size: int):
+@pytest.mark.parametrize("once", [False, True], ids=["taken before", "taken as it is weighed"])
+def test_a_device_says_what_numpy_says(shelf: Any, dtype: str, odd: str, size: int, once: bool):
     draw = np.random.default_rng(size)
     exact = draw.standard_normal(size)
     trusted = exact.astype(np.dtype(getattr(ml_dtypes, dtype, dtype)))
@@ -52,8 +53,13 @@ def test_a_device_says_what_numpy_says(shelf: Any, dtype: str, odd: str, size: i
     arena[256 : 256 + got.nbytes] = got.view(np.uint8)
     region.load(memoryview(arena))
     shelf.settle()
-    shelf.expect(exact, trusted, *few)
-    taken = region.take((256, got.nbytes))
+    shelf.expect(exact, trusted, *few, once=once)
+    taken = region.take((256, got.nbytes), exact)
+    assert (taken.place is not None) == once
+    shelf.look((), [(taken, exact)])
+    here = np.empty(got.nbytes, np.uint8)
+    taken.fetch(here)
+    assert here.tobytes() == got.tobytes()
     worst, error, due, differing = taken.weight(exact)
     most, off, own, other = weight_of(got, trusted, *few)
     assert differing == other

@@ -272,7 +272,8 @@ class _Laid:
         array = Descriptor(code_of(value.dtype), value.shape, strides, len(self.arenas), GUARD + offset)
         home = self.book.home_of(value, array) if slot & GIVEN and isinstance(value, np.ndarray) else None
         arena = self.worker.lend(slot, GUARD + span + GUARD, below if home is None else home)
-        where, region = self.worker.arena(slot)[1:], self.worker.region(slot)
+        where = self.worker.arena(slot)[1:]
+        region = self.worker.region(slot, below if slot & GIVEN and is_contiguous(array) else None)
         if region is not None:
             self.regions[len(self.arenas)] = region
         if isinstance(value, Written):

@@ -50,8 +50,10 @@ class _Result:
             return None
         return self.region.as_known(self.body, known.taken if isinstance(known, There) else known)
 
-    def take(self) -> There:
-        return There(self.region.take(self.body), self.like.shape, self.like.dtype)
+    def take(self, *, weighed: bool = False) -> There:
+        """`weighed`: by what it is to be, in the next look."""
+        right = self.want.exact if self.want is not None and weighed else None
+        return There(self.region.take(self.body, right), self.like.shape, self.like.dtype)
 
     def found(self, there: There, alike: _Alike) -> Found:
         """What stands for it: an array that was known has the same bytes, or they are those that were taken."""
@@ -83,14 +85,14 @@ def looked(
         if is_contiguous(array)
     }
     same = {name: row for name, one in filled.items() if (row := one.as_known()) is not None}
-    taken = {name: one.take() for name, one in filled.items() if name not in same}
+    taken = {name: one.take(weighed=True) for name, one in filled.items() if name not in same}
     rows = [row for several in around.values() for row in several]
     weighed = [(there.taken, expected[name].exact) for name, there in taken.items()]
     counts = iter(elsewhere.look([*rows, *same.values()], weighed))
     changed = {at: sum(next(counts) for _ in several) for at, several in around.items()}
     other = [name for name in same if next(counts)]
     results: dict[str, Found] = {name: one for name, _ in same.items() if (one := as_it_is(known, name)) is not None}
-    taken |= {name: filled[name].take() for name in other}
+    taken |= {name: filled[name].take(weighed=True) for name in other}
     if other:
         elsewhere.look((), [(taken[name].taken, expected[name].exact) for name in other])
     results |= {name: filled[name].found(there, elsewhere.alike) for name, there in taken.items()}

@@ -112,7 +112,10 @@ class Runner:
                 noted(want.native)
                 continue
             if (few := packed(self.contract, want)) is not None:
-                elsewhere.expect(want.exact, few.trusted, few.away, few.yard)
+                once = self.contract.deterministic != "spread"
+                elsewhere.expect(want.exact, few.trusted, few.away, few.yard, once=once)
+            elif as_trusted(self.contract.tolerance):
+                elsewhere.knows(want.native)
 
     @property
     def locks(self) -> bool:

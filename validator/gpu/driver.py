@@ -144,7 +144,8 @@ def _call(driver: Any, name: str, *args: Any) -> Any:
 
 
 class Device:
-    """One device with one stream. Addresses are plain integers, sizes bytes."""
+    """One device with one stream, which everything is queued on where no other is named. Addresses are plain integers,
+    sizes bytes."""
 
     def __init__(
         self,
@@ -243,36 +244,36 @@ class Device:
         self._host.append(address)
         return address
 
-    def upload(self, address: int, data: bytes | Bytes) -> None:
+    def upload(self, address: int, data: bytes | Bytes, stream: Any = None) -> None:
         """Queues a copy to the device. The bytes are taken at once from ordinary memory, later from pinned memory."""
-        _call(self._driver, "cuMemcpyHtoDAsync", address, data, len(data), self._stream)
+        _call(self._driver, "cuMemcpyHtoDAsync", address, data, len(data), stream or self._stream)
 
-    def copy(self, to: int, source: int, size: int) -> None:
+    def copy(self, to: int, source: int, size: int, stream: Any = None) -> None:
         """Device to device, queued."""
-        _call(self._driver, "cuMemcpyDtoDAsync", to, source, size, self._stream)
+        _call(self._driver, "cuMemcpyDtoDAsync", to, source, size, stream or self._stream)
 
-    def clear(self, address: int, size: int) -> None:
+    def clear(self, address: int, size: int, stream: Any = None) -> None:
         """Zeroes, queued."""
-        _call(self._driver, "cuMemsetD8Async", address, 0, size, self._stream)
+        _call(self._driver, "cuMemsetD8Async", address, 0, size, stream or self._stream)
 
-    def download(self, address: int, size: int) -> bytes:
+    def download(self, address: int, size: int, stream: Any = None) -> bytes:
         """Waits for everything queued, then copies."""
         data = np.empty(size, np.uint8)
-        self.fetch(address, data)
+        self.fetch(address, data, stream)
         return data.tobytes()
 
-    def fetch(self, address: int, into: Bytes) -> None:
+    def fetch(self, address: int, into: Bytes, stream: Any = None) -> None:
         """Waits for everything queued, then fills the bytes."""
-        _call(self._driver, "cuMemcpyDtoHAsync", into, address, len(into), self._stream)
-        self.synchronize()
+        _call(self._driver, "cuMemcpyDtoHAsync", into, address, len(into), stream or self._stream)
+        self.synchronize(stream)
 
-    def launch(self, function: Function, how: Launch, parameters: Parameters) -> None:
+    def launch(self, function: Function, how: Launch, parameters: Parameters, stream: Any = None) -> None:
         """Queues one launch."""
         driver = self._driver
         config = driver.CUlaunchConfig()
         config.gridDimX, config.gridDimY, config.gridDimZ = how.grid
         config.blockDimX, config.blockDimY, config.blockDimZ = how.block
-        config.sharedMemBytes, config.hStream = how.shared, self._stream
+        config.sharedMemBytes, config.hStream = how.shared, stream or self._stream
         attributes = []
         if how.pdl:
             attributes.append(self._attribute("PROGRAMMATIC_STREAM_SERIALIZATION"))
@@ -306,9 +307,9 @@ class Device:
         attribute.id = getattr(self._driver.CUlaunchAttributeID, f"CU_LAUNCH_ATTRIBUTE_{name}")
         return attribute
 
-    def synchronize(self) -> None:
+    def synchronize(self, stream: Any = None) -> None:
         """Waits for everything queued. Raises DeviceError for what went wrong in a kernel."""
-        _call(self._driver, "cuStreamSynchronize", self._stream)
+        _call(self._driver, "cuStreamSynchronize", stream or self._stream)
 
     def free(self) -> None:
         """Gives back all memory and modules; the device stays open."""

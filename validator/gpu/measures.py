@@ -5,20 +5,18 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from validator.gpu.driver import Function, Launch, Parameters
 from validator.gpu.memory import Memory
-from validator.gpu.owned import Owned
+from validator.gpu.owned import Owned, Piece
 from validator.gpu.sending import Sender, up
-from validator.gpu.twins import QUAD, Twin
+from validator.gpu.stretches import PTX, QUAD
 
-__all__ = ["PTX", "WEIGHT", "Measure", "Measures"]
+__all__ = ["WEIGHT", "Measure", "Measures"]
 
-PTX = Path(__file__).with_name("shelf.ptx")
 WEIGHT = struct.Struct("<dddQ")
 """As in `shelf.cu`: largest error in yardsticks, sums of squares of errors and of yardsticks, other elements."""
 _EVERYWHERE = Launch((528, 1, 1), (256, 1, 1))
@@ -29,12 +27,19 @@ _SIZES = {"bfloat16": 2, "float16": 2, "float32": 4}
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """Of one result: its parts one behind another."""
+    """Of one result."""
 
     parts: tuple[int, int, int]
     """Addresses of the trusted result, of what the exact one is away from it, of the yardsticks."""
     count: int
     dtype: str
+    once: bool
+    """What is weighed first takes the trusted result's place."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of a result."""
+        return self.count * _SIZES[self.dtype]
 
 
 class Measures(Owned[Measure]):
@@ -44,28 +49,34 @@ class Measures(Owned[Measure]):
         super().__init__(memory)
         self._sender = sender
 
-    def coming(self, right: Any, trusted: Any, away: Any, yard: Any) -> None:
+    def coming(self, right: Any, trusted: Any, away: Any, yard: Any, once: bool) -> None:
         """Begin to send what results are weighed by, in rows."""
         if trusted.dtype.name not in _SIZES:
             return
         self.drop(right)
         self.collect()
         several = [part.reshape(-1).view(np.uint8) for part in (trusted, away, yard)]
-        sizes = [up(len(part), _ALIGNED) for part in several]
-        piece = (self._memory.get(sum(sizes)), sum(sizes))
-        parts = (piece[0], piece[0] + sizes[0], piece[0] + sizes[0] + sizes[1])
+        pieces = [(self._memory.get(size), size) for size in (up(len(part), _ALIGNED) for part in several)]
+        parts = (pieces[0][0], pieces[1][0], pieces[2][0])
         sent = self._sender.send(*zip(parts, several, strict=True))
-        self.put(right, Measure(parts, trusted.size, trusted.dtype.name), piece, sent)
+        self.put(right, Measure(parts, trusted.size, trusted.dtype.name, once), *pieces, sent=sent)
 
-    def of(self, right: Any, twin: Twin) -> Measure | None:
-        """That of such a result, if there is one."""
+    def fits(self, right: Any, address: int, size: int) -> Measure | None:
+        """That of a result which lies there, if there is one; as soon as it is there."""
         found = self.has(right)
-        fits = found is not None and found.count * _SIZES[found.dtype] == twin.size and not twin.address % QUAD
+        fits = found is not None and found.size == size and not address % QUAD
         return self.there(right) if fits else None
 
-    def weigh(self, twin: Twin, measure: Measure, into: int) -> None:
-        """Queues it; what lies at `into` is zero."""
-        parameters = Parameters.of(twin.address, *measure.parts, measure.count, into)
+    def used_up(self, right: Any) -> Piece:
+        """What takes the trusted result's place is whose the place is now; the rest serves others."""
+        place, *rest = self.release(right)
+        for piece in rest:
+            self._memory.give_back(*piece)
+        return place
+
+    def weigh(self, address: int, measure: Measure, into: int, *, take: bool) -> None:
+        """Queues it; what lies at `into` is zero. `take`: what was weighed stands in the trusted one's place then."""
+        parameters = Parameters.of(address, *measure.parts, measure.count, into, int(take))
         self._memory.device.launch(self._functions[measure.dtype], _EVERYWHERE, parameters)
 
     @cached_property

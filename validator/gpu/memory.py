@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from validator.gpu.driver import Device, DeviceError
+from validator.gpu.driver import Device
 
 __all__ = ["Memory"]
 
@@ -16,6 +16,8 @@ class Memory:
     def __init__(self, device: Device) -> None:
         self.device = device
         self._spare: list[tuple[int, int]] = []
+        self.held = 0
+        """Bytes, spare ones too."""
 
     def get(self, size: int) -> int:
         """Address."""
@@ -23,20 +25,21 @@ class Memory:
         if found is not None:
             self._spare.remove(found)
             return found[0]
-        try:
-            return int(self.device.call("cuMemAlloc", size))
-        except DeviceError:
-            if not self._spare:
-                raise
-        self.clear()
-        return int(self.device.call("cuMemAlloc", size))
+        self.clear()  # of another case: memory of both at a time is nobody's need
+        address = int(self.device.call("cuMemAlloc", size))
+        self.held += size
+        return address
 
     def give_back(self, address: int, size: int) -> None:
         self._spare.append((address, size))
         while len(self._spare) > _SPARE:
-            self.device.call("cuMemFree", self._spare.pop(0)[0])
+            self._free(*self._spare.pop(0))
 
     def clear(self) -> None:
         """Nothing spare is kept."""
         while self._spare:
-            self.device.call("cuMemFree", self._spare.pop()[0])
+            self._free(*self._spare.pop())
+
+    def _free(self, address: int, size: int) -> None:
+        self.device.call("cuMemFree", address)
+        self.held -= size

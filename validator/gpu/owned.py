@@ -5,19 +5,21 @@ from __future__ import annotations
 import weakref
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from validator.gpu.memory import Memory
 
-__all__ = ["Owned"]
+__all__ = ["Owned", "Piece"]
 
 _T = TypeVar("_T")
+Piece: TypeAlias = tuple[int, int]
+"""(address, bytes) from a memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Entry(Generic[_T]):
     what: _T
-    piece: tuple[int, int]
+    pieces: tuple[Piece, ...]
     owner: weakref.ref[Any]
     sent: Future[None] | None
     """It is on its way until then."""
@@ -35,8 +37,8 @@ class Owned(Generic[_T]):
     def __len__(self) -> int:
         return len(self._entries)
 
-    def put(self, owner: Any, what: _T, piece: tuple[int, int], sent: Future[None] | None = None) -> None:
-        """`piece`: (address, bytes) from the memory, in place of what the owner had."""
+    def put(self, owner: Any, what: _T, *pieces: Piece, sent: Future[None] | None = None) -> None:
+        """In place of what the owner had."""
 
         def gone(_: object) -> None:
             # Wherever the interpreter happens to be: the device is asked later. Another may have its identity by now.
@@ -46,7 +48,7 @@ class Owned(Generic[_T]):
 
         key = id(owner)
         self.drop(owner)
-        self._entries[key] = entry = _Entry(what, piece, weakref.ref(owner, gone), sent)
+        self._entries[key] = entry = _Entry(what, pieces, weakref.ref(owner, gone), sent)
 
     def drop(self, owner: Any) -> None:
         """It has none any more."""
@@ -68,7 +70,11 @@ class Owned(Generic[_T]):
     def pass_on(self, owner: Any, to: Any) -> None:
         """From now on it belongs to another."""
         entry = self._entries.pop(id(owner))
-        self.put(to, entry.what, entry.piece, entry.sent)
+        self.put(to, entry.what, *entry.pieces, sent=entry.sent)
+
+    def release(self, owner: Any) -> tuple[Piece, ...]:
+        """It has none any more, and whoever asks has the memory now."""
+        return self._entries.pop(id(owner)).pieces
 
     def arrived(self) -> None:
         """Wait until everything that was on its way is there."""
@@ -82,7 +88,8 @@ class Owned(Generic[_T]):
             gone = self._dead.pop()
             if gone.sent is not None:
                 gone.sent.result()
-            self._memory.give_back(*gone.piece)
+            for piece in gone.pieces:
+                self._memory.give_back(*piece)
 
     def close(self) -> None:
         """There are none any more."""

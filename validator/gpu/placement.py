@@ -123,7 +123,11 @@ class Placements:
     def begin(self) -> None:
         """Another call: every buffer of the last one may be used again."""
         self._used, self._given = {}, {}
-        while len(self._pinned) > _PINNED:
+        self.let_go(_PINNED)
+
+    def let_go(self, left: int = 0) -> None:
+        """Of the memory that was pinned first; nothing else may lie there before."""
+        while len(self._pinned) > left:
             key = next(iter(self._pinned))
             if self._pinned.pop(key) is not None:
                 self._device.call("cuMemHostUnregister", key // mmap.PAGESIZE * mmap.PAGESIZE)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import mmap
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
-from validator.gpu.driver import Device, DeviceError
+from validator.gpu.driver import Bytes, Device, DeviceError
 
 __all__ = ["Sender", "up"]
+
+_T = TypeVar("_T")
 
 
 class Sender:
@@ -19,39 +22,54 @@ class Sender:
     def __init__(self, device: Device) -> None:
         self._device = device
 
-    def send(self, *several: tuple[int, Any]) -> Future[None]:
+    def send(self, *several: tuple[int, Bytes]) -> Future[None]:
         """(address, contiguous bytes) of each; they must stay as they are until then."""
-        return self._thread.submit(self._all, several)
+
+        def all_of_them() -> None:
+            for address, data in several:
+                self._one(address, data)
+
+        return self.submit(all_of_them)
+
+    def submit(self, work: Callable[[], _T]) -> Future[_T]:
+        """In its turn, in this thread: `stream` is for it."""
+
+        def entered() -> _T:
+            self._device.enter()
+            return work()
+
+        return self._thread.submit(entered)
 
     def close(self) -> None:
         self._thread.shutdown()
 
     @cached_property
-    def _thread(self) -> ThreadPoolExecutor:
-        return ThreadPoolExecutor(1, "send")
-
-    @cached_property
-    def _stream(self) -> Any:
+    def stream(self) -> Any:
         return self._device.call("cuStreamCreate", self._device.types.CUstream_flags.CU_STREAM_NON_BLOCKING.value)
 
-    def _all(self, several: Sequence[tuple[int, Any]]) -> None:
-        self._device.enter()
-        for address, data in several:
-            self._one(address, data)
-
-    def _one(self, address: int, data: Any) -> None:
-        """From pinned memory, where the driver pins it: that takes less time than sending it as it is."""
+    @contextmanager
+    def pinned(self, data: Bytes) -> Iterator[None]:
+        """Pinned meanwhile, where the driver pins it: to send it takes less time then."""
         page, at = mmap.PAGESIZE, data.ctypes.data
         start = at // page * page
-        pinned = True
         try:
             self._device.call("cuMemHostRegister", start, up(at + len(data) - start, page), 0)
         except DeviceError:
-            pinned = False
-        self._device.call("cuMemcpyHtoDAsync", address, data, len(data), self._stream)
-        self._device.call("cuStreamSynchronize", self._stream)
-        if pinned:
+            yield
+            return
+        try:
+            yield
+        finally:
             self._device.call("cuMemHostUnregister", start)
+
+    @cached_property
+    def _thread(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(1, "send")
+
+    def _one(self, address: int, data: Bytes) -> None:
+        with self.pinned(data):
+            self._device.upload(address, data, self.stream)
+            self._device.synchronize(self.stream)
 
 
 def up(length: int, step: int) -> int:

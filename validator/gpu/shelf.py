@@ -1,162 +1,33 @@
 """Buffers on a device that one worker sees too: the gate lays them, and looks at them, without bringing them to a host.
 
-Memory of its own, which no worker sees, holds what inputs and results that are known should be. It is compared bit by
-bit on the device (`shelf.cu`); what differs, and what nobody has looked at before, comes to the host.
+Inputs are held against keyed digests, results against others that were taken to memory which no worker sees, on the
+device (`shelf.cu`); what differs, and what nobody has looked at before and cannot be weighed there, comes to the host.
 """
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cached_property, partial
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
+from validator.gpu.digested import Digests
 from validator.gpu.driver import Device, DeviceError, NotHere, open_device
-from validator.gpu.looking import Looking, Stretch
+from validator.gpu.looking import Digested, Looking, Row, Weighed
 from validator.gpu.measures import Measures
 from validator.gpu.memory import Memory
-from validator.gpu.sending import Sender, up
-from validator.gpu.twins import QUAD, Twin, Twins
+from validator.gpu.region import Region, Taken
+from validator.gpu.sending import Sender
+from validator.gpu.twins import Twin, Twins
 
-__all__ = ["Region", "Shelf", "Stretch", "Taken"]
+__all__ = ["Region", "Shelf", "Taken"]
 
-Weight: TypeAlias = tuple[float, float, float, int]
-"""See `validator.run.elsewhere.Weight`."""
-_ALIGNED = 256
-"""Bytes: what every allocator gives."""
 _SHARE = 4
 """Regions take no more than such a part of the device's memory, those of the last calls aside."""
 _LATELY = 64
 """Calls."""
-
-
-class Taken:
-    """See `validator.run.elsewhere.Taken`."""
-
-    def __init__(self, shelf: Shelf) -> None:
-        self._shelf = shelf
-        self.weighed: tuple[Any, Weight | None] = (None, None)
-        """(by what, its weight)."""
-
-    def fetch(self, into: Any, start: int = 0) -> None:
-        self._shelf.enter()
-        self._shelf.device.fetch(self.twin.address + start, into)
-
-    def weight(self, right: Any) -> Weight | None:
-        if self.weighed[0] is not right:
-            self._shelf.look((), [(self, right)])
-        return self.weighed[1]
-
-    @property
-    def twin(self) -> Twin:
-        twin = self._shelf.twins.has(self)
-        assert twin is not None, "it lives as long as this does"
-        return twin
-
-
-class Region:
-    """See `validator.run.elsewhere.Region`."""
-
-    def __init__(self, shelf: Shelf, slot: int, length: int) -> None:
-        """Raises `DeviceError` where the device has no room."""
-        self._shelf, self.slot, self.length = shelf, slot, length
-        self.size, self.used = up(length, shelf.page), 0
-        self.device = shelf.identifier
-        self._made = shelf.shared(self.size)
-        self.start = self.size - up(length, _ALIGNED)
-        self.address = self._made[0] + self.start
-        self._value: weakref.ref[Any] | None = None
-        self._pattern = -1
-        self._intact = False
-        """Nobody has had it since it was last seen to hold what it should."""
-        self._whole: tuple[int, int] | None = None
-        """The gate's copy of all of it, where that is what should stand there."""
-
-    def export(self) -> int:
-        types = self._shelf.device.types
-        kind = types.CUmemAllocationHandleType.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
-        return int(self._shelf.device.call("cuMemExportToShareableHandle", self._made[1], kind, 0))
-
-    def poison(self, body: tuple[int, int], element: bytes, pattern: int) -> None:
-        self._other_contents()
-        (offset, size), throughout = body, element * (QUAD // len(element))
-        elements = Stretch(self.address + offset, size, pattern=throughout)
-        self._shelf.looking.lay([elements, *self.around(body, pattern)])
-
-    def hold(self, value: Any, body: tuple[int, int], source: memoryview, pattern: int) -> None:
-        self._shelf.enter()
-        held = self._intact and self._value is not None and self._value() is value
-        rows = [] if held else [self._body(body, self._shelf.twins.twin(value, body, source))]
-        if not held or self._pattern != pattern:
-            rows += self.around(body, pattern)
-        self._shelf.looking.lay(rows)
-        self._other_contents()
-        self._value, self._pattern = weakref.ref(value), pattern
-
-    def coming(self, value: Any, body: tuple[int, int], source: memoryview) -> None:
-        self._shelf.enter()
-        self._shelf.twins.coming(value, body, source)
-
-    def load(self, source: memoryview, *, keep: bool = False) -> None:
-        self._other_contents()
-        self._shelf.looking.laid()
-        self._shelf.device.upload(self.address, np.frombuffer(source, np.uint8))
-        if keep:
-            self._whole = (self._shelf.memory.get(self.length), self.length)
-            self._shelf.device.copy(self._whole[0], self.address, self.length)
-
-    def fetch(self, into: memoryview) -> None:
-        self._shelf.enter()
-        self._shelf.looking.laid()
-        self._shelf.device.fetch(self.address, np.frombuffer(into, np.uint8))
-
-    def around(self, body: tuple[int, int], pattern: int) -> list[Stretch]:
-        end = sum(body)
-        sides = ((self.address, body[0]), (self.address + end, self.length - end))
-        return [Stretch(at, size, pattern=bytes([pattern]) * QUAD) for at, size in sides]
-
-    def held(self, body: tuple[int, int], pattern: int) -> list[Stretch]:
-        if self._whole is not None:
-            return [Stretch(self.address, self.length, self._whole[0])]
-        value = self._value() if self._value is not None else None
-        twin = self._shelf.twins.known(value, body)
-        assert twin is not None, "an array that lies here is alive as long as its call is"
-        return [self._body(body, twin), *self.around(body, pattern)]
-
-    def confirm(self) -> None:
-        self._intact = self._value is not None
-
-    def as_known(self, body: tuple[int, int], known: Any) -> Stretch | None:
-        twin = self._shelf.twins.known(known, body)
-        return None if twin is None else self._body(body, twin)
-
-    def take(self, body: tuple[int, int]) -> Taken:
-        self._shelf.enter()
-        self._shelf.looking.laid()
-        taken = Taken(self._shelf)
-        self._shelf.twins.take(self.address + body[0], body, taken)
-        return taken
-
-    def close(self) -> None:
-        """Its memory is gone, as soon as no worker maps it either."""
-        self._other_contents()
-        self._shelf.looking.laid()
-        if self.size:
-            self._shelf.unshared(*self._made, self.size)
-        self.size = 0
-
-    def _body(self, body: tuple[int, int], twin: Twin) -> Stretch:
-        return Stretch(self.address + body[0], body[1], twin.address)
-
-    def _other_contents(self) -> None:
-        """What stood there does no longer, or somebody may write to it."""
-        self._shelf.enter()
-        if self._whole is not None:
-            self._shelf.memory.give_back(*self._whole)
-        self._value, self._whole, self._intact = None, None, False
 
 
 class Shelf:
@@ -168,7 +39,7 @@ class Shelf:
         self._opened, self.usable = opened or partial(open_device, beside=True), True
         self._regions: dict[tuple[int, int], Region] = {}
         self._untold: list[Region] = []
-        self._calls = 0
+        self._calls = self._shared = 0
 
     @cached_property
     def _device(self) -> Device | NotHere:
@@ -183,10 +54,17 @@ class Shelf:
     def memory(self) -> Memory:
         return Memory(self.device)
 
+    @property
+    def held(self) -> int:
+        return self._shared + (self.memory.held if "memory" in self.__dict__ else 0)
+
     @cached_property
     def twins(self) -> Twins:
-        """What arrays of the host hold."""
-        return Twins(self.memory, self.sender)
+        return Twins(self.memory)
+
+    @cached_property
+    def digests(self) -> Digests:
+        return Digests(self.memory, self.sender)
 
     @cached_property
     def measures(self) -> Measures:
@@ -194,7 +72,7 @@ class Shelf:
 
     @cached_property
     def looking(self) -> Looking:
-        return Looking(self.memory, self.measures)
+        return Looking(self.memory, self.measures, self.digests)
 
     @cached_property
     def sender(self) -> Sender:
@@ -202,7 +80,7 @@ class Shelf:
 
     def arrived(self) -> None:
         if "memory" in self.__dict__:
-            self.twins.arrived()
+            self.digests.arrived()
             self.measures.arrived()
 
     def enter(self) -> None:
@@ -222,32 +100,38 @@ class Shelf:
             self.usable = False
             return None
 
-    def region(self, slot: int, length: int) -> Region | None:
+    def region(self, slot: int, length: int, beside: int | None = None) -> Region | None:
         if not self.usable or isinstance(self._device, NotHere):
             return None
         self.enter()
-        region = self._regions.pop((slot, length), None) or self._new(slot, length)
+        region = self._regions.pop((slot, length), None)
+        if region is not None and beside is None and region.borrows:
+            region.close()  # it holds something else from now on
+            region = None
+        region = region or self._new(slot, length, beside)
         if region is not None:
             region.used = self._calls
             self._regions[slot, length] = region
         return region
 
-    def _new(self, slot: int, length: int) -> Region | None:
+    def _new(self, slot: int, length: int, beside: int | None) -> Region | None:
         """One more, in place of the oldest where there are too many."""
-        self._make_room(length)
+        owner = self._regions.get((beside, length)) if beside is not None else None
+        if owner is None:
+            self._make_room(length)
         try:
-            region = Region(self, slot, length)
+            region = Region(self, slot, length, owner)
         except DeviceError:
             return None
         self._untold.append(region)
         return region
 
     def _make_room(self, length: int) -> None:
-        held = sum(region.size for region in self._regions.values()) + length
+        held = sum(region.size for region in self._regions.values() if not region.borrows) + length
         for key, region in list(self._regions.items()):
             if held <= self._room or region.used >= self._calls - _LATELY:
                 return
-            held -= region.size
+            held -= 0 if region.borrows else region.size
             del self._regions[key]
             region.close()
             self._untold.append(region)
@@ -260,22 +144,48 @@ class Shelf:
         told, self._untold = self._untold, []
         return list(self._regions.values()) if everything else told
 
-    def look(self, stretches: Sequence[Stretch], weighed: Sequence[tuple[Any, Any]] = ()) -> list[int]:
+    def look(self, rows: Sequence[Row], weighed: Sequence[tuple[Any, Any]] = ()) -> list[int]:
         self.enter()
-        measures = {taken: self.measures.of(right, taken.twin) for taken, right in weighed}
-        known = {taken: measure for taken, measure in measures.items() if measure is not None}
-        counts, weights = self.looking.look(stretches, [(taken.twin, measure) for taken, measure in known.items()])
-        found = dict(zip(known, weights, strict=True))
+        known = []
         for taken, right in weighed:
-            taken.weighed = right, found.get(taken)
-        return counts
+            at, size = taken.place or (taken.twin.address, taken.twin.size)
+            measure, taken.weighed = self.measures.fits(right, at, size), (right, None)
+            if measure is not None:
+                known.append((taken, right, Weighed(at, measure, take=taken.place is not None)))
+        counts, weights = self.looking.look(rows, [what for _, _, what in known])
+        for (taken, right, what), weight in zip(known, weights, strict=True):
+            taken.weighed = right, weight
+            if what.take:
+                taken.place = None
+                twin = Twin(what.measure.parts[0], what.measure.size)
+                self.twins.put(taken, twin, self.measures.used_up(right))
+        return [
+            row.of.differing(row) if count and isinstance(row, Digested) and row.of is not None else count
+            for row, count in zip(rows, counts, strict=True)
+        ]
 
-    def expect(self, right: Any, trusted: Any, away: Any, yard: Any) -> None:
+    def weighs_once(self, right: Any, address: int, size: int) -> bool:
+        """Whether a result that lies there is taken as it is weighed."""
+        measure = self.measures.fits(right, address, size) if right is not None else None
+        return measure is not None and measure.once
+
+    def expect(self, right: Any, trusted: Any, away: Any, yard: Any, *, once: bool) -> None:
+        if self._ready:
+            with suppress(DeviceError):  # without room there, it is brought here and judged here
+                self.measures.coming(right, trusted, away, yard, once)
+
+    def knows(self, result: Any) -> None:
+        if self._ready and result.flags.c_contiguous:
+            with suppress(DeviceError):
+                self.digests.send(result, result.reshape(-1).view(np.uint8), None)
+
+    @property
+    def _ready(self) -> bool:
+        """Something lies there."""
         if not self.usable or isinstance(self._device, NotHere) or "memory" not in self.__dict__:
-            return
+            return False
         self.enter()
-        with suppress(DeviceError):  # without room there, it is brought here and judged here
-            self.measures.coming(right, trusted, away, yard)
+        return True
 
     def alike(self, taken: Any, known: Any) -> None:
         self.twins.pass_on(taken, known)
@@ -306,6 +216,7 @@ class Shelf:
         access.location = self._place.location
         access.flags = self.device.types.CUmemAccess_flags.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
         self.device.call("cuMemSetAccess", address, size, [access], 1)
+        self._shared += size
         return address, handle
 
     def unshared(self, address: int, handle: Any, size: int) -> None:
@@ -313,6 +224,7 @@ class Shelf:
         self.device.call("cuMemUnmap", address, size)
         self.device.call("cuMemAddressFree", address, size)
         self.device.call("cuMemRelease", handle)
+        self._shared -= size
 
     @cached_property
     def identifier(self) -> bytes:

@@ -44,7 +44,8 @@ class Region(Protocol):
         """An array's elements, which stand in `source`, and the pattern around them; sent once for all its calls."""
 
     def coming(self, value: Any, body: tuple[int, int], source: memoryview) -> None:
-        """An array will be held: its elements, which stay in `source` until then, may be sent meanwhile."""
+        """An array will be held: its elements, which stay in `source` until then, may be sent meanwhile. Where it is
+        another than was held, no call on that memory may be running, or still to be looked at."""
 
     def load(self, source: memoryview, *, keep: bool = False) -> None:
         """All bytes of the buffer. `keep`: they are what should stand there afterwards."""
@@ -59,14 +60,15 @@ class Region(Protocol):
         """What `hold` or `load` has put there."""
 
     def confirm(self) -> None:
-        """It still held just that after a call."""
+        """It still held just that after its last call."""
 
     def as_known(self, body: tuple[int, int], known: Any) -> Stretch | None:
         """Those bytes, which should be the ones of what was taken, or of an array that is the same; None: nothing is
         known of that."""
 
-    def take(self, body: tuple[int, int]) -> Taken:
-        """What stands there, as it is now; queued."""
+    def take(self, body: tuple[int, int], right: Any = None) -> Taken:
+        """What stands there, as it is now; queued. `right`: what it is weighed by in the next look, if that is known
+        there; it may be taken then."""
 
     def close(self) -> None:
         """Its memory is gone."""
@@ -90,8 +92,13 @@ class Elsewhere(Protocol):
     usable: bool
     """This machine, and this worker, can share memory of a device."""
 
-    def region(self, slot: int, length: int) -> Region | None:
-        """The slot's, at the same address as long as it is used; None where the device has no room."""
+    @property
+    def held(self) -> int:
+        """Bytes of all memory there that is the gate's, what the worker sees too."""
+
+    def region(self, slot: int, length: int, beside: int | None = None) -> Region | None:
+        """The slot's, at the same address as long as it is used; None where the device has no room. `beside`: a slot
+        that never has to hold anything else at the same time: both may be one memory."""
 
     def probe(self) -> Region | None:
         """One to see whether a worker can map it; None where there is no device."""
@@ -103,12 +110,16 @@ class Elsewhere(Protocol):
         """Regions that the worker has not been told of, or that are gone; `everything`: it is a new one."""
 
     def look(self, stretches: Sequence[Stretch], weighed: Sequence[tuple[Taken, Any]] = ()) -> list[int]:
-        """Bytes of each that are not what should stand there. `weighed`: what will be asked for its `weight`."""
+        """Bytes of each that are not what should stand there; of results that are known, whether any is not. `weighed`:
+        what will be asked for its `weight`."""
 
-    def expect(self, right: Any, trusted: Any, away: Any, yard: Any) -> None:
+    def expect(self, right: Any, trusted: Any, away: Any, yard: Any, *, once: bool) -> None:
         """Results will be weighed: by a trusted one, by how far from it the exact one is, in yardsticks, and by the
         yardsticks (both cut to the bits of bfloat16). All lie in rows, and are sent meanwhile. `right`: what stands for
-        them, as long as it lives."""
+        them, as long as it lives; `once`: one result, and what is the same as that one is known by its bits."""
+
+    def knows(self, result: Any) -> None:
+        """Results will be held against this one, which nobody changes and which lies here."""
 
     def alike(self, taken: Taken, known: Any) -> None:
         """What was taken is the bytes of an array, by which they are known from now on."""

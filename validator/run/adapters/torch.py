@@ -215,18 +215,25 @@ class _OnDevice:
         if known.graph is None:
             graph = torch.cuda.CUDAGraph()
             try:
-                with torch.cuda.graph(graph):
+                with torch.cuda.graph(graph, pool=self._pool):
                     known.value = _called(self._function, given)
             except Exception:  # it waits for the device, or uses what a capture does not know: no fault of its own
                 known.capturable = False
                 torch.cuda.synchronize()
                 return self._call(given)
             known.graph = graph
-        # Its own results stay where they are and are overwritten: a caller copies them. Not what it was given.
+        # Its own results stay where they are and are overwritten: a caller copies them. Not what it was given, and not
+        # what it has given before.
         own = partial(_unless_given, given)
         _each(known.value, lambda item: own(item, _poison))
         self._time(known.graph.replay)
-        return _each(known.value, lambda item: own(item, torch.clone) if isinstance(item, torch.Tensor) else item)
+        return _each(known.value, lambda item: own(item, self._copied))
+
+    def _copied(self, item: Any) -> Any:
+        """A copy of what a graph has made; what is kept from an earlier call lies in no graph's memory."""
+        kept = {tensor.data_ptr() for _, tensor, _ in self._left.values()}
+        kept |= {tensor.data_ptr() for tensor, _ in self._returned if isinstance(tensor, torch.Tensor)}
+        return torch.clone(item) if isinstance(item, torch.Tensor) and item.data_ptr() not in kept else item
 
     def _send(self, place: Place, host: Any) -> Any:
         """To the device; what it is compared with after the call."""
@@ -237,6 +244,11 @@ class _OnDevice:
             return None
         self._copies[place] = copy = copy if isinstance(copy, Copy) else Copy(host)
         return copy.send(host, self._contents, self._numbers.get(place[0], 0), self._edge)
+
+    @cached_property
+    def _pool(self) -> Any:
+        """All graphs work in one memory: none runs beside another, and what one gives is copied before the next."""
+        return torch.cuda.graph_pool_handle()
 
     @cached_property
     def _room(self) -> int:
