@@ -7,7 +7,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from validator.ordering.barriers import Barriers
-from validator.ordering.program import Event, EventKind, Isa
+from validator.ordering.polls import ACQUIRES, fences
+from validator.ordering.program import Direction, Event, EventKind, Isa, Space
 from validator.ordering.slices import first_value
 from validator.ordering.waits import Order, grid_order
 
@@ -43,6 +44,11 @@ _WARP_MET = (
     "machine code"
 )
 
+_HANDED_ON = (
+    "a loop before it looks at the flag by way of shared memory; whether it is left only when the flag says so does "
+    "not show"
+)
+
 
 class Doubts:
     """Of one kernel."""
@@ -63,6 +69,44 @@ class Doubts:
         if self._phases_open and self._facts.ordered_in(self._facts.cases_of_any_phase, event):
             return _PHASE
         return _WARP_MET if self._warp_met(event, missing) else ""
+
+    def of_flag(self, event: Event, flag: str) -> str:
+        """The same of an access that no poll of a flag orders, as far as the code shows one."""
+        facts = self._facts
+        if facts.polls_on(flag):
+            return ""
+        scope = facts.declarations.scope(flag)
+        goal = facts.flow.block_of(event.index)
+        fenced = any(
+            index < event.index and facts.flow.dominates(facts.flow.block_of(index), goal)
+            for index in fences(facts.flow, scope)
+        )
+        looked = [
+            t.event
+            for t in facts.touches
+            if t.word in ("read", "atomic") and any(flag in (x.name, x.name.rpartition(".")[2]) for x in t.targets)
+        ]
+        acquired = [e for e in looked if fenced or (e.order in ACQUIRES and e.scope is not None and e.scope >= scope)]
+        homes = {facts.flow.block_of(e.index) for e in acquired}
+        loops = (b for b in facts.flow.loops if b & homes and goal not in b)
+        handed = (b for b in loops if facts.flow.dominates(facts.flow.header(b), goal))
+        return _HANDED_ON if any(self._left_by_shared(body) for body in handed) else ""
+
+    def _left_by_shared(self, body: frozenset[int]) -> bool:
+        """Whether a loop is left by what stands in shared memory, which it writes itself."""
+        facts = self._facts
+        inside = [e for number in body for e in facts.flow.events_in[number] if e.kind is EventKind.ACCESS]
+        shared = {(e.index, a.direction) for e in inside for a in e.accesses if a.space is Space.SHARED}
+        if not any(direction is Direction.WRITE for _, direction in shared):
+            return False
+        loaded = {index for index, direction in shared if direction is Direction.READ}
+        for number in body:
+            block = facts.flow.blocks[number]
+            for edge in block.successors if any(e.target not in body for e in block.successors) else ():
+                for guard in edge.guards:
+                    if loaded & set(facts.slices.of(guard.register, max(block.start, block.stop - 1))):
+                        return True
+        return False
 
     def _missing_beyond(self, passing: Mapping[int, int], event: Event) -> int:
         """Threads that miss the wait still, if those that pass some other places count as having waited."""

@@ -278,6 +278,9 @@ class Facts:
                 if judgement.severity is Severity.ERROR and not flag:
                     doubt = self._doubts.reason(touch.event, missing)
                     judgement = Judgement(False, Severity.UNPROVEN, doubt) if doubt else judgement
+                elif judgement.severity is Severity.ERROR:
+                    doubt = self._doubts.of_flag(touch.event, flag)
+                    judgement = Judgement(False, Severity.UNPROVEN, doubt) if doubt else judgement
                 result.append(Early(touch, missing, judgement, flag))
         return result
 
