@@ -354,3 +354,35 @@ def test_what_a_compiler_leaves_in_its_folder_is_not_followed(tmp_path: Path) ->
     assert "secret" not in ran.said.replace(str(tmp_path), "")
     assert ran.said.startswith("said\n")
     assert set(ran.enforced) >= {"limits", "namespaces", "files"}
+
+
+GREEDY = {
+    "bytes": ("b = bytes(64 << 20)\nfor n in range(1000):\n    open(str(n), 'wb').write(b)", "MiB"),
+    "files": ("for n in range(10 ** 7):\n    open(str(n), 'w').close()", "files"),
+    "processes": ("import os\nfor n in range(2000):\n    os.fork() or time.sleep(60)", "processes"),
+}
+
+
+@pytest.mark.parametrize("what", GREEDY)
+def test_a_compiler_that_takes_without_end_is_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    monkeypatch.setattr("validator.build.confined._BYTES", 256 << 20)
+    monkeypatch.setattr("validator.build.confined._FILES", 1000)
+    monkeypatch.setattr("validator.build.confined._PROCESSES", 40)
+    script, told = GREEDY[what]
+    readable = [Path(sys.base_prefix), Path(sys.prefix)]
+    command = [sys.executable, "-I", "-S", "-c", f"import time\n{script}\ntime.sleep(600)"]
+    ran = run_confined(command, tmp_path, readable, 300, {})
+    assert ran.code is None
+    assert told in ran.stopped
+
+
+def test_a_compiler_that_takes_what_it_needs_ends_by_itself(tmp_path: Path) -> None:
+    """Whatever lay in its folder before is not its own."""
+    for number in range(20_100):
+        (tmp_path / str(number)).touch()
+    ran = run_confined(["/bin/sh", "-c", "sleep 0.5; echo made > made; exit 3"], tmp_path, [], 60, {})
+    assert (ran.code, ran.stopped) == (3, "")
+    late = run_confined(["/bin/sh", "-c", "sleep 60"], tmp_path, [], 0.5, {})
+    assert (late.code, late.stopped) == (None, "took more than 0.5 s")

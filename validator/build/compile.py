@@ -88,7 +88,7 @@ def _built(build: Build, arch: str, toolchain: Toolchain, tree: Path, folder: Pa
         build, arch, toolchain, inside, folder
     )  # fmt: skip
     if ran.code is None:
-        return Attempt(failed=f"took more than {_SECONDS:g} s", enforced=ran.enforced)
+        return Attempt(failed=ran.stopped, enforced=ran.enforced)
     made = {p.name: p.read_bytes() for p in sorted(out.iterdir()) if _is_made(p)}
     if ran.code != 0 or not made:
         return Attempt(failed=_why(ran, folder), enforced=ran.enforced)
