@@ -70,6 +70,27 @@ def test_profile(differential):
     with pytest.raises(pytest.fail.Exception, match="not negative"):
         differential("ops:right", cases=-1)
 
+@validator.pytest.contract(**SMALL)
+def test_ran_nothing(differential):
+    for candidate in ():
+        differential(candidate)
+
+@validator.pytest.contract(**SMALL)
+def test_asked_for_nothing():
+    pass
+
+@validator.pytest.contract(**SMALL)
+def test_skipped(differential):
+    pytest.skip("not here")
+
+@validator.pytest.contract(**SMALL)
+class TestSeveral:
+    def test_of_the_same_contract(self, differential):
+        differential("ops:right", cases=0)
+
+    def test_of_something_else(self):
+        assert True
+
 def test_contract():
     with pytest.raises(pytest.fail.Exception, match="referenc: Extra inputs"):
         validator.contract(**KERNEL, referenc="ops:scale")
@@ -91,7 +112,7 @@ FEW = "test_right or test_wrong or test_unmarked"
 """What two processes are to run."""
 
 
-@pytest.mark.parametrize(("spread", "passed"), [((), 9), (("-n", "2", "-k", FEW), 1)], ids=["alone", "xdist"])
+@pytest.mark.parametrize(("spread", "passed"), [((), 11), (("-n", "2", "-k", FEW), 1)], ids=["alone", "xdist"])
 def test_a_team_can_use_the_engine_in_its_own_tests(tmp_path: Path, spread: tuple[str, ...], passed: int) -> None:
     (tmp_path / "ops.py").write_text(OPS)
     (tmp_path / "sub").mkdir()
@@ -112,7 +133,11 @@ def test_a_team_can_use_the_engine_in_its_own_tests(tmp_path: Path, spread: tupl
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 1, done.stdout
     ends = (f"1 failed, {passed} passed, 1 error", f"2 failed, {passed} passed")
-    assert any(end in done.stdout for end in ends), done.stdout
+    ends_alone = f"3 failed, {passed} passed, 1 skipped, 1 error"
+    assert any(end in done.stdout for end in (ends if spread else [ends_alone])), done.stdout
+    if not spread:
+        for name in ("test_ran_nothing", "test_asked_for_nothing"):
+            assert f"FAILED test_ops.py::{name} - Failed: declares a contract" in done.stdout
     assert "expected -6.66748, got 0; 1 of 33 elements are wrong, only index 32 of" in done.stdout
     assert "--validator-seed 3" in done.stdout
     assert "needs `@validator.pytest.contract(...)`" in done.stdout

@@ -15,7 +15,7 @@ from __future__ import annotations
 import secrets
 import shlex
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -68,6 +68,7 @@ class Differential:
 
     def __init__(self, table: dict[str, Any], root: Path, seed: int, node: str) -> None:
         self._table, self._root, self.seed, self._node = table, root, seed, node
+        self.calls = 0
 
     def __call__(
         self,
@@ -85,6 +86,7 @@ class Differential:
             base: folder of the reference. None: the same as `tree`.
             cases: random ones. None: as many as the loaded profile of hypothesis says.
         """
+        self.calls += 1
         head = self._root / (tree or "")
         trees = Trees(head, self._root / base if base else head)
         for folder in (trees.head, trees.base):
@@ -133,3 +135,13 @@ def differential(request: pytest.FixtureRequest) -> Differential:
         steady = settings.default is not None and settings.default.derandomize
         seed = zlib.crc32(request.node.nodeid.encode()) if steady else secrets.randbits(32)
     return Differential(marker.args[0], request.config.rootpath, seed, request.node.nodeid)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
+    """A test that ends well without having asked for any candidate shows nothing, and must not look as if it did."""
+    yield
+    engine = getattr(item, "funcargs", {}).get("differential")
+    asks = isinstance(engine, Differential) or any(mark.name == _MARK for mark in item.own_markers)
+    if asks and not (isinstance(engine, Differential) and engine.calls):
+        pytest.fail("declares a contract and runs no candidate: call `differential(...)`", pytrace=False)
