@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from functools import cached_property
 
+from validator.ordering.dataflow import registers
 from validator.ordering.masks import Masks, Turn
-from validator.ordering.program import Const, Event, EventKind, Operand, Operation
+from validator.ordering.program import Const, Event, EventKind, Op, Operand, Operation, Reg
 from validator.ordering.provenance import Provenance, Root, Source
 from validator.ordering.slices import first_value, scalar
 
@@ -148,10 +149,29 @@ class Mbarriers:
         """Whether the first wait cannot pass with nothing arrived: its parity is 0 at first, or it has a token."""
         if event.index not in self.identities:
             return False
-        if event.parity is None:
+        if event.parity is None or self._of_token(event):
             return True
         value = first_value(self.flow, event.parity, event.index)
         return self.any_phase if value is None else value & 1 == 0
+
+    def _of_token(self, wait: Event) -> bool:
+        """Whether the parity asked for is that of the token which an arrival at this mbarrier gave."""
+        arrivals = {arrival.index for arrival in self.arrivals(wait)}
+        stack = [(register, wait.index) for register in registers(wait.parity)] if wait.parity is not None else []
+        seen: set[tuple[Reg, int]] = set()
+        found = False
+        while stack:
+            register, index = stack.pop()
+            for site in self.flow.reach(register, index, self.flow.program.guard(index)):
+                if site in arrivals:
+                    found = True
+                    continue
+                made = self.flow.program.operation(site, register)
+                if made.op is not Op.COPY or (register, site) in seen or len(seen) > _DEPTH:
+                    return False
+                seen.add((register, site))
+                stack += [(read, site) for read in registers(made)]
+        return found
 
     @cached_property
     def passing_at_first(self) -> frozenset[Mbarrier]:
@@ -178,14 +198,17 @@ class Mbarriers:
         ordered = {e.index for e in (*arrivals, *copies) if not self._unwaited(e, turn)}
         good = {c.index for c in copies if c.index in ordered}
         result = 0
-        free: list[Event] = []
+        free: list[tuple[Event, int]] = []
         for arrival in arrivals:
             if arrival.index in ordered:
                 result |= self.masks.executing(arrival)
             elif self._held(arrival, copies, good):
                 continue
             elif self._spent(arrival, copies, good) or not self._announces(arrival, {e.index for e in arrivals}, good):
-                free.append(arrival)
+                # Of threads that arrive in one instruction some may have waited: a phase that needs all needs them.
+                unwaited = self._unwaited(arrival, turn)
+                free.append((arrival, unwaited))
+                result |= self.masks.executing(arrival) & ~unwaited
         if free and not (result and self._too_few(free, self._counts.get(name))):
             return 0
         for copy in copies:
@@ -244,16 +267,16 @@ class Mbarriers:
     def _surely_follows(self, copy: Event, arrival: Event) -> bool:
         return copy.guard in (None, arrival.guard) and self._announces(arrival, {arrival.index}, {copy.index})
 
-    def _too_few(self, arrivals: list[Event], count: int | None) -> bool:
-        """Whether a phase takes more arrivals than all threads that come to these can make, once each."""
-        if count is None or any(self._repeated(arrival) for arrival in arrivals):
+    def _too_few(self, arrivals: list[tuple[Event, int]], count: int | None) -> bool:
+        """Whether a phase takes more arrivals than some threads can make at each of these, once each."""
+        if count is None or any(self._repeated(arrival) for arrival, _ in arrivals):
             return False
         total = 0
-        for arrival in arrivals:
+        for arrival, threads in arrivals:
             each = 1 if arrival.thread_count is None else self._executed(arrival.thread_count, arrival.index, 0)
             if each is None:
                 return False
-            total += each * self.masks.executing(arrival).bit_count()
+            total += each * threads.bit_count()
         return total < count
 
     def _repeated(self, arrival: Event) -> bool:
