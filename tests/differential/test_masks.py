@@ -216,3 +216,10 @@ def test_a_case_names_no_mask_that_hides_a_row() -> None:
 def test_what_cannot_be_hidden_needs_not_be_shown() -> None:
     with pytest.raises(ValueError, match="`some` needs"):
         _partly(some="rows", special=[])
+
+
+def test_places_are_hidden_where_there_are_none() -> None:
+    chosen = KernelContract.model_validate({**MASKED, "dims": ["T in 0..9", "S in 0..40"]})
+    for sizes in ((0, 3), (3, 0), (0, 0)):
+        case = Case("k", (("T", sizes[0]), ("S", sizes[1])), 1, variants=(("a", "masked-places"),))
+        assert build(chosen, case)["a"].shape == sizes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -63,7 +64,7 @@ def _hidden(hides: Callable[[Array], Array]) -> Make:
 def _some_hidden(fill: Fill, source: Source) -> Array:
     """Any places; in every other row both ends of each eight: who looks at the ends of a block sees nothing there."""
     data, at = filled(fill, source), np.arange(fill.shape[-1])
-    hidden = (source.below(2, fill.shape) == 0).reshape(-1, fill.shape[-1])
+    hidden = (source.below(2, fill.shape) == 0).reshape(math.prod(fill.shape[:-1]), fill.shape[-1])
     hidden[1::2] = (at % 8 == 0) | (at % 8 == 7)
     data[hidden.reshape(fill.shape)] = -np.inf
     return data
