@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from validator.differential.cases import Case, build, cases
+from validator.differential.cases import Case, build, cases, variants_of
 from validator.differential.processes import Trees, runner_for
 from validator.differential.running import run_case
 from validator.manifest.contract import KernelContract
@@ -112,3 +113,32 @@ def test_each_value_of_a_number_that_has_few_is_a_filling() -> None:
 
     assert values("flag", range(2)) == [False, True]
     assert values("mode", range(2)) == [0.5, 2.0]
+
+
+def _of_many_kinds() -> KernelContract:
+    def argument(name: str, dtype: Any, shape: list[Any], role: str = "activation", **domain: Any) -> dict[str, Any]:
+        return {"name": name, "role": role, "dtype": dtype, "shape": shape, "domain": domain}
+
+    args = [
+        argument("x", ["bfloat16", "float16", "float32"], ["B", "D"], special=["-inf", "nan", "inf"]),
+        argument("y", "float16", ["T", "B", "D"]),
+        argument("m", "bool", ["B", "D"]),
+        argument("p", "float32", ["B", "D"], probability=True),
+        argument("i", "int32", ["B", "T"], "index", index="y.0", sentinel=-1),
+        argument("ids", "int64", ["B"], "index", low=0, high=1000),
+        {"name": "s", "role": "scalar", "dtype": "int64", "domain": {"low": 0, "high": 900}},
+        argument("o", ["int8", "uint8"], ["B", "D"], "output"),
+    ]
+    names = {"match": "k", "candidate": "ops:k", "reference": "ops:k"}
+    return KernelContract.model_validate({**names, "dims": ["B in 0..5", "D in 0..40", "T in 1..6"], "args": args})
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(0, 0), (0, 17), (3, 0), (1, 1), (3, 17)])
+def test_every_filling_is_made_where_there_is_nothing_to_fill(rows: int, columns: int) -> None:
+    chosen, sizes = _of_many_kinds(), (("B", rows), ("D", columns), ("T", 2))
+    for name in chosen.values:
+        for variant in variants_of(chosen, Case("k", sizes, 1), name, alone=False):
+            made = build(chosen, Case("k", sizes, 1, variants=((name, variant),)))[name]
+            assert np.shape(made) == {"y": (2, rows, columns), "i": (rows, 2), "ids": (rows,), "s": ()}.get(
+                name, (rows, columns)
+            ), variant

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -43,7 +44,7 @@ def _where(shown: Callable[[Array], Array]) -> Make:
 
 def _false_row(fill: Fill, source: Source) -> Array:
     data = filled(fill, source)
-    rows = data.reshape(-1, fill.shape[-1])
+    rows = data.reshape(math.prod(fill.shape[:-1]), fill.shape[-1])
     if len(rows):
         rows[int(source.below(len(rows), (1,))[0])] = 0
     return rows.reshape(fill.shape)
@@ -51,7 +52,7 @@ def _false_row(fill: Fill, source: Source) -> Array:
 
 def _false_rows(fill: Fill, source: Source) -> Array:
     data = filled(fill, source)
-    data.reshape(-1, fill.shape[-1])[::2] = 0
+    data.reshape(math.prod(fill.shape[:-1]), fill.shape[-1])[::2] = 0
     return data
 
 
