@@ -284,6 +284,17 @@ def test_what_nobody_has_looked_at_since_a_call_is_seen_after_the_next(shelf: Pl
     assert wrong(shelf, region.held(BODY, 0xFF)) == 0, "and is whole again"
 
 
+def test_what_a_process_that_ended_has_done_is_laid_again_for_the_next(shelf: PlayedShelf, device: Played):
+    region, value = region_of(shelf), values(1)
+    region.hold(value, BODY, arena_of(value), 0xFF)
+    for at in (0, 300, SIZE - 1):
+        poke(region, at)
+    shelf.doubt()
+    region.hold(value, BODY, arena_of(value), 0xFF)
+    assert wrong(shelf, region.held(BODY, 0xFF)) == 0
+    assert device.sent == 2 * value.nbytes
+
+
 @pytest.mark.parametrize("offset", [256, 257, 262, 270])
 @pytest.mark.parametrize("bit", [0, 13, 88 * 8 - 1])
 def test_one_bit_of_an_input_shows_by_its_digest(shelf: PlayedShelf, offset: int, bit: int):

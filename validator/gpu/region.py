@@ -73,6 +73,8 @@ class Standing:
     """Nobody has had it since it was last seen to hold what it should."""
     handed: int = 0
     """How often it was."""
+    doubtful: bool = False
+    """A process that had it has ended: what it did there is no fault of the next one's."""
     noted: tuple[int, list[Noted]] | None = None
     """(pattern that stood around it before, what of that was not as it should be, when another was put there)."""
     whole: Body | None = None
@@ -106,7 +108,7 @@ class Region:
 
     def coming(self, value: Any, body: Body, source: memoryview) -> None:
         there = self._there
-        if there.body == body and there.value is not None and there.value() is value:
+        if there.body == body and there.value is not None and there.value() is value and not there.doubtful:
             return
         self._other_contents()
         offset, size = body
@@ -167,6 +169,10 @@ class Region:
         there = self._there
         there.intact = there.value is not None and self._handed == there.handed
 
+    def doubt(self) -> None:
+        """Whatever stands there is laid again before the next call."""
+        self._there.doubtful = True
+
     def differing(self, due: Digested) -> int:
         """Bytes of the elements that are not the array's; then they are again."""
         value = self._there.value() if self._there.value is not None else None
@@ -220,4 +226,4 @@ class Region:
         if there.whole is not None:
             self._shelf.memory.give_back(*there.whole)
         there.value = there.coming = there.ring = there.whole = None
-        there.intact = False
+        there.intact = there.doubtful = False

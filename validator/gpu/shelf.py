@@ -136,6 +136,10 @@ class Shelf:
             region.close()
             self._untold.append(region)
 
+    def doubt(self) -> None:
+        for region in self._regions.values():
+            region.doubt()
+
     def refuse(self) -> None:
         self.usable = False
 

@@ -103,6 +103,9 @@ class Elsewhere(Protocol):
     def probe(self) -> Region | None:
         """One to see whether a worker can map it; None where there is no device."""
 
+    def doubt(self) -> None:
+        """The worker has ended, whatever it did there: all is laid again before another one's first call."""
+
     def refuse(self) -> None:
         """The worker cannot map one: there are none."""
 

@@ -177,6 +177,8 @@ class Worker:
         """End the worker and whatever it started."""
         if self._process is not None:
             self._process.close()
+            if self.elsewhere is not None:
+                self.elsewhere.doubt()
         self._process = None
 
     def region(self, slot: int, beside: int | None = None) -> Region | None:
