@@ -84,6 +84,18 @@ def test_what_is_looked_at_later_is_what_calls_have_written(adapter: ModuleType)
     assert (kept.copies, written.copies) == (0, 1)
 
 
+def test_what_a_graph_gives_is_copied_unless_it_was_given_before(adapter: ModuleType):
+    function = adapter._OnDevice(lambda *args: None, timed=False)
+    before, left, made = (torch.zeros(4) for _ in range(3))
+    function._returned.append((before, np.zeros(4)))
+    function._left[1] = (np.zeros(4), left, None)
+    assert function._copied(before) is before
+    assert function._copied(left) is left
+    again = function._copied(made)
+    assert again.data_ptr() != made.data_ptr()
+    assert function._copied(None) is None
+
+
 def bytes_of(value: int, size: int = 64) -> Any:
     return torch.full((size,), value, dtype=torch.uint8)
 
