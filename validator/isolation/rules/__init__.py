@@ -5,6 +5,7 @@ from __future__ import annotations
 from validator.checks import Check
 from validator.isolation.rules import (
     binary_file,
+    disguised_kernel,
     executable_bit,
     file_too_large,
     hidden_text,
@@ -27,6 +28,7 @@ CONTENT: tuple[Check, ...] = (
     executable_bit,
     unreadable_path,
     hidden_text,
+    disguised_kernel,
 )
 RULES: tuple[Check, ...] = PATHS + CONTENT
 """Every rule of the stage."""
