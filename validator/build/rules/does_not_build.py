@@ -1,8 +1,8 @@
 """A source of the change does not compile, or takes too long to.
 
 The manifest says that this source makes a kernel for this architecture. The compiler, in a sandbox that reads the
-sources below `root` and its own installation, refused it, made nothing, wrote files or started processes without end, or
-was still at it after five minutes.
+sources below `root` and its own installation, refused it, made nothing, wrote files or started processes without end,
+or was still at it after five minutes.
 
 Bad: a source that includes a header outside `root`. Good: `root` names the folder that holds both.
 
