@@ -10,12 +10,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from validator.ordering.program import Event
+from validator.ordering.scalars import happens
 from validator.ordering.waits import Order
 
 if TYPE_CHECKING:
     from validator.ordering.facts import Facts
 
-__all__ = ["passed_with"]
+__all__ = ["by_launch", "passed_with"]
 
 
 def passed_with(facts: Facts, copy: Event, order: Order) -> Order | None:
@@ -39,6 +40,16 @@ def passed_with(facts: Facts, copy: Event, order: Order) -> Order | None:
             if edge.target == header or edge.target not in leading:
                 edges[number, k] = edges.get((number, k), 0) | facts.masks.reach[header]
     return Order(facts.masks, facts.barriers, order.own, edges)
+
+
+def by_launch(facts: Facts, copy: Event, order: Order) -> list[Order]:
+    """`order` in the launches of each kind in which a copy is made: what such a launch never takes leads nobody on."""
+    everyone = facts.masks.everyone
+    kinds = (kind for kind in facts.launch_kinds if happens(facts.flow, kind, copy.index))
+    return [
+        Order(facts.masks, facts.barriers, order.own, {**order.edges, **dict.fromkeys(kind, everyone)})
+        for kind in kinds
+    ]
 
 
 def _waits_in_every_turn(facts: Facts, body: frozenset[int], order: Order) -> bool:

@@ -133,7 +133,12 @@ class Facts:
 
     @cached_property
     def _closed(self) -> list[frozenset[Place]]:
-        return scalar_cases(self.flow, self.declarations.bounds) if self.waits else []
+        return self.launch_kinds if self.waits else []
+
+    @cached_property
+    def launch_kinds(self) -> list[frozenset[Place]]:
+        """What is never taken in the launches of each kind, told apart by single scalar arguments."""
+        return scalar_cases(self.flow, self.declarations.bounds)
 
     def _order_without(self, closed: frozenset[Place], any_phase: bool = False) -> Order:
         """Behind the grid waits, in launches that never take some edges."""

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from validator.ordering.around import passed_with
+from validator.ordering.around import by_launch, passed_with
 from validator.ordering.masks import Clears
 from validator.ordering.program import Event, EventKind
+from validator.ordering.scalars import Place, happens
 from validator.ordering.shared import Shared, SharedAccess
 
 if TYPE_CHECKING:
@@ -73,6 +74,8 @@ class Pipeline:
             if copy.region.bytes is not None:
                 reads = self._reads([r for r in parts.get(part, ()) if self.shared.meet(copy.region, r.region)])
             unfinished = self._unfinished(copy, reads)
+            if unfinished and len(self.facts.launch_kinds) > 1:
+                unfinished = self._in_some_launch(copy, reads)
             if unfinished:
                 shown = self._shown(copy, unfinished)
                 yield from (Late(copy, read, read.event.index in shown) for read in unfinished)
@@ -106,7 +109,15 @@ class Pipeline:
     def _looped(self) -> frozenset[int]:
         return frozenset(number for body in self.facts.flow.loops for number in body)
 
-    def _unfinished(self, copy: SharedAccess, reads: _Reads) -> list[SharedAccess]:
+    def _in_some_launch(self, copy: SharedAccess, reads: _Reads) -> list[SharedAccess]:
+        """The same, in launches of each kind: the copy and the way around its wait may ask for different numbers."""
+        kinds = [k for k in self.facts.launch_kinds if happens(self.facts.flow, k, copy.event.index)]
+        found = {r.event.index: r for closed in kinds for r in self._unfinished(copy, reads, closed)}
+        return [found[index] for index in sorted(found)]
+
+    def _unfinished(
+        self, copy: SharedAccess, reads: _Reads, closed: frozenset[Place] = frozenset()
+    ) -> list[SharedAccess]:
         """Reads that the issuing thread reaches while its copy may be in flight.
 
         Groups are counted: after `wait_group n` a copy is done when n groups were committed after its own. Of a
@@ -132,7 +143,7 @@ class Pipeline:
             only = masks.first_turns.decided.get(number) if in_first else None
             for k, edge in enumerate(flow.blocks[number].successors):
                 into = masks.first_turns.first(number, edge.target, in_first)
-                open_edge = masks.edges[number][k] & issuing and only in (None, k)
+                open_edge = masks.edges[number][k] & issuing and only in (None, k) and (number, k) not in closed
                 if open_edge and left < least.get((edge.target, into), _CAP + 1):
                     least[edge.target, into] = left
                     stack.append((edge.target, 0, left, into))
@@ -219,8 +230,10 @@ class Pipeline:
         order = self.facts.mbarrier_order(name)
         late = [r for r in reads.by_index.values() if order.missing(r.event)]
         if late:
-            around = passed_with(self.facts, copy.event, order)
-            return [r for r in late if around is None or around.missing(r.event)]
+            around = [passed_with(self.facts, copy.event, order) or order]
+            if len(self.facts.launch_kinds) > 1:
+                around = by_launch(self.facts, copy.event, around[0])
+            return [r for r in late if any(found.missing(r.event) for found in around)]
         untried = self.facts.taken_untried(name, (r.event for r in reads.by_index.values()))
         return [r for index, r in reads.by_index.items() if index in untried]
 

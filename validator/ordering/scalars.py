@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from validator.ordering.dataflow import Flow
-from validator.ordering.program import Block, Const, EventKind, Guard, Op, Operand, Operation
+from validator.ordering.program import Block, Const, EventKind, Guard, Op, Operand, Operation, Reg
 from validator.ordering.vectors import Vector, computed
 
 __all__ = ["Bounds", "Place", "happens", "scalar_cases", "without"]
@@ -167,7 +167,34 @@ class _Reader:
                     ways.append(((NEVER, event.index), [(term, event.guard.negated)], False))
                     if event.kind is EventKind.EXIT:
                         ways.append(((ALWAYS, event.index), [(term, not event.guard.negated)], False))
+                elif event.kind is EventKind.ASYNC_COPY and not event.guard.negated:
+                    for offset, part in self._conjuncts(event.guard.register, event.index, 0):
+                        found.setdefault(offset, []).append(((NEVER, event.index), [(part, False)], False))
         return found
+
+    def _conjuncts(self, operand: Operand, index: int, depth: int) -> Iterator[tuple[int, _Term]]:
+        """(offset, condition on the argument there) for what has to hold where a predicate does.
+
+        A copy is issued by one lane, and by a vote of its warp: `n > 0`, its thread's number and its election together.
+        """
+        self._offsets = set()
+        term = self._term(operand, index, None, 0)
+        if isinstance(term, _Term) and term.yes_or_no and term.period() <= _PERIOD and len(self._offsets) == 1:
+            yield self._offsets.pop(), term
+            return
+        if isinstance(operand, Operation):
+            args, attr = operand.args, operand.attr
+            if operand.op is Op.COMPARE and isinstance(attr, tuple) and attr[-1] == "and" and len(args) > 2:
+                alone = Operation(Op.COMPARE, args[:2], attr[:-1], operand.width)
+                args = (alone, args[2]) if depth < _DEPTH else ()
+            elif operand.op not in (Op.AND, Op.COPY) and not (operand.op is Op.VOTE and attr in ("any", "all")):
+                args = ()
+            for arg in args:
+                yield from self._conjuncts(arg, index, depth + 1)
+        elif isinstance(operand, Reg) and depth <= _DEPTH:
+            sites = self._flow.reach(operand, index, self._program.guard(index))
+            if len(sites) == 1 and self._program.guard(sites[0]) is None:
+                yield from self._conjuncts(self._program.operation(sites[0], operand), sites[0], depth + 1)
 
     def _guard(self, guard: Guard, index: int) -> _Term | None:
         before = set(self._offsets)
