@@ -179,6 +179,11 @@ def test_from_init_to_pass(cli: Cli, tmp_path: Path) -> None:
     assert ran.out.startswith("PASS")
     assert ran.err == ""
 
+    assert "kernels compiled from" not in " ".join(ran.out.split())
+    commit({"fastpath/fused_scale/other.cu": "__global__ void other(float* x) { *x = 1; }\n"})
+    beside = check()
+    assert "kernels compiled from fastpath/fused_scale/other.cu: no [[builds]] table" in " ".join(beside.out.split())
+
     edit(manifest, {'fastpath.fused_scale.model:scale"]': 'fastpath.fused_scale.model:nothing"]'})
     commit({}, "rfcs")
     wrong = check()

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Sequence
 
-from validator.change.model import Change, ChangeError, ChangeStatus, FileKind
+from validator.change.model import Change, ChangeStatus, FileKind, read_many
+from validator.globs import matches
 
-__all__ = ["COMPILED_SUFFIXES", "kernel_sources"]
+__all__ = ["COMPILED_SUFFIXES", "kernel_sources", "not_compiled"]
 
 COMPILED_SUFFIXES = (".ptx", ".cubin", ".fatbin", ".so", ".a", ".o", ".whl", ".nvvm", ".ll", ".bc")
 _SOURCE_SUFFIXES = (".cu", ".cuh")
 _HOST_SUFFIXES = (".py", ".pyi", ".c", ".cc", ".cpp", ".cxx", ".h", ".hpp", ".inc", ".inl", ".jinja", ".j2")
+_HEADER_SUFFIXES = (".cuh", ".h", ".hpp", ".inc", ".inl")
 _KERNEL_TEXT = re.compile(
     rb"__global__|griddepcontrol|\btriton\b|\bcutlass\b|\bcute\b|\btilelang\b|\bcupy\b|\bpycuda\b|numba\.cuda|nvrtc"
     rb"|cuModuleLoad|cuLibraryLoad|load_inline"
@@ -19,19 +22,19 @@ _KERNEL_TEXT = re.compile(
 
 def kernel_sources(change: Change) -> list[str]:
     """Paths of such files, sorted."""
-    found = []
-    for file in change.files:
-        if file.status is ChangeStatus.DELETED or file.kind in (FileKind.SYMLINK, FileKind.SUBMODULE):
-            continue
-        name = file.path.lower()
-        certain = name.endswith(COMPILED_SUFFIXES + _SOURCE_SUFFIXES)
-        if certain or (name.endswith(_HOST_SUFFIXES) and _speaks(change, file.path)):
-            found.append(file.path)
-    return sorted(found)
+    there = [
+        file.path
+        for file in change.files
+        if file.status is not ChangeStatus.DELETED and file.kind not in (FileKind.SYMLINK, FileKind.SUBMODULE)
+    ]
+    certain = [path for path in there if path.lower().endswith(COMPILED_SUFFIXES + _SOURCE_SUFFIXES)]
+    asked = [path for path in there if path.lower().endswith(_HOST_SUFFIXES)]
+    silent = {path for path, data in read_many(change.head_tree, asked) if not _KERNEL_TEXT.search(data)}
+    # One that is too large to be read: nobody knows what is in it.
+    return sorted({*certain, *(path for path in asked if path not in silent)})
 
 
-def _speaks(change: Change, path: str) -> bool:
-    try:
-        return _KERNEL_TEXT.search(change.head_tree.read(path)) is not None
-    except ChangeError:
-        return True  # too large to be read: nobody knows what is in it
+def not_compiled(change: Change, compiled: Collection[str], tests: Sequence[str]) -> list[str]:
+    """Those that are sources, no headers, and none of `compiled`; `tests`: globs of what is left out."""
+    sources = (p for p in kernel_sources(change) if not p.lower().endswith(COMPILED_SUFFIXES + _HEADER_SUFFIXES))
+    return [path for path in sources if path not in compiled and not matches(path, tests)]

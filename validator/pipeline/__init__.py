@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 
 from validator import __version__
+from validator.change.kernels import not_compiled as not_compiled_sources
 from validator.change.model import Tree
 from validator.errors import ValidatorError
 from validator.pipeline import emulated, roles
@@ -181,6 +182,7 @@ def _not_covered(result: StageResult, inputs: Inputs) -> tuple[str, ...]:
     if not any(e.strength is Strength.GPU_RUN for e in result.evidence):
         said.append("nothing was run on a GPU")
     said += (*not_compiled(result.evidence), *not_built_here(result.evidence))
+    said += _sources_not_compiled(inputs)
     said += [text for e in sorted(result.evidence, key=_gap_weight) for text in e.not_covered]
     claims = inputs.manifest.claims if inputs.manifest else ()
     if claims:
@@ -189,6 +191,17 @@ def _not_covered(result: StageResult, inputs: Inputs) -> tuple[str, ...]:
         said.append(f"manifests of this change that were not judged: {', '.join(inputs.other_manifests)}")
     said += [f"the view of the change is limited: {note}" for note in inputs.change.notes]
     return _distinct(said)
+
+
+def _sources_not_compiled(inputs: Inputs) -> list[str]:
+    """A kernel that is declared and examined may stand beside one that is compiled when it is called."""
+    if inputs.manifest is None or not inputs.manifest.kernels:
+        return []
+    compiled = {build.source for build in inputs.manifest.builds if build.toolchain != "prebuilt"}
+    found = not_compiled_sources(inputs.change, compiled, inputs.policy.trusted.tests)
+    listed = ", ".join(found[:3]) + (f" and {len(found) - 3} more" if len(found) > 3 else "")
+    told = f"kernels compiled from {listed}: no [[builds]] table names that, and only what ships compiled was examined"
+    return [told] if found else []
 
 
 def _gap_weight(evidence: Evidence) -> int:
