@@ -48,7 +48,7 @@ import numpy as np
 
 from validator.differential import plans
 from validator.differential.cases import Case, Inputs, copied
-from validator.differential.changes import rearranged, single_changes
+from validator.differential.changes import rearranged, scattered_changes, single_changes
 from validator.differential.digests import is_known
 from validator.differential.expected import Expected
 from validator.differential.numbers import poured
@@ -101,7 +101,7 @@ CASES = (
     ("add", 4096, 5),
 )
 """Callable, rows and columns, how often each plan is timed."""
-CHANGES = (rearranged, single_changes)
+CHANGES = (rearranged, single_changes, scattered_changes)
 PLANS = ("repeat", "same-buffer", "flip", "recheck", "a-b-a")
 
 
@@ -189,7 +189,8 @@ def report(name: str, size: int, times: int, folder: Path, function: Callable[..
     with runner_for(contract(name), Trees(folder, folder), Limits(wall=120)) as runner:
         whole = memory(runner, [Case(name, (("N", size),), 1, plan) for plan in PLANS])
         ready = Prepared(runner)
-        plans.rearranged, plans.single_changes = map(ready.counted, CHANGES)
+        for changes in CHANGES:
+            setattr(plans, changes.__name__, ready.counted(changes))
         spent = calls = cpu = direct = direct_cpu = 0.0
         for plan in PLANS:
             case = Case(name, (("N", size),), 1, plan)
