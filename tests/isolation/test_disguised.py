@@ -30,9 +30,36 @@ def test_other_files_are_not(data: bytes) -> None:
     assert _whole(data) == ""
 
 
+def test_what_stands_before_it_is_of_any_length() -> None:
+    for before in (b" " * 70_000, b"\n" * 70_000, b"// nothing\n" * 7_000, b"/* " + b"x" * 70_000 + b" */"):
+        assert _whole(before + b".version 8.6 /*x*/\n.target/**/sm_90a\n") == "is PTX"
+
+
 @pytest.mark.parametrize(
     "text",
     [
+        b'".version 8.6\\n.target sm_90a\\n"',
+        b'[".version 8.6",\n ".target sm_90a"]',
+        b'".version 8.6 /* x */ \\n.target /**/ sm_90a"',
+        b'f".version 8.6\\n"\n    f".target {arch}\\n"',
+        b'".version 8.6\\n.target %s\\n"',
+        b'".version 8.6\\n"  // as all\n  R".target sm_90a"',
+    ],
+)
+def test_spelt_out_in_a_source(text: bytes) -> None:
+    assert _WRITTEN_OUT.search(b"KERNEL = " + text)
+
+
+@pytest.mark.parametrize("text", [b"see .version 8.6 and .target sm_90a", b".version 8.6; x = 1; .target sm_90a"])
+def test_told_of_it_alone(text: bytes) -> None:
+    assert _WRITTEN_OUT.search(text) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"x.version 8.6 /* " * 60_000,
+        b"x.version 8.6 .target /*" * 60_000,
         b"/**/" * 200_000,
         b"/*" * 400_000,
         b"x.version 8.6 " * 60_000,

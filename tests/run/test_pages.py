@@ -95,6 +95,13 @@ def test_small_regions_fill_the_gaps_that_large_ones_leave() -> None:
     pool.lend(3, 64 * LARGE - page)  # nothing is lost
 
 
+def test_regions_of_nothing_have_a_place_of_their_own() -> None:
+    pool = Pool(8 * mmap.PAGESIZE)
+    for slot in range(8):
+        pool.lend(slot, 0)
+    assert {pool.where(slot)[0] // mmap.PAGESIZE for slot in range(8)} == set(range(8))
+
+
 def test_gathering_changes_nothing() -> None:
     descriptor = os.memfd_create("gathered")
     os.ftruncate(descriptor, SIZE // 4096 * 4096)

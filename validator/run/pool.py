@@ -112,7 +112,7 @@ class Pool:
                 gaps = [(start, first - start), (first + body, rest)]
                 self._free[at : at + 1] = [gap for gap in gaps if gap[1]]
                 # The end lies against the page behind it, as closely as alignment allows.
-                return first + (body - length) // _ALIGNED * _ALIGNED
+                return first + (body - max(length, 1)) // _ALIGNED * _ALIGNED
         raise PoolFull(Problem(f"buffers of {length} bytes and those beside them exceed the {self.size} of a worker"))
 
     def _pages(self, offset: int, length: int) -> tuple[int, int]:

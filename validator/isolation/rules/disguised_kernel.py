@@ -10,7 +10,8 @@ Good: `fastpath/scale.sm_90a.ptx`, named in an `[[artifacts]]` table.
 To mend it, keep the code in a file of its own with its usual suffix and name it in an `[[artifacts]]` table; a file
 that such a table names may be called anything.
 
-What it does not see: code that is compressed, encoded or put together at run time. Policy's trusted tests may hold PTX.
+What it does not see: code that is compressed, encoded or put together at run time, of directives that stand apart, for
+one. Policy's trusted tests may hold PTX, and pages of documentation (`.md`, `.rst`) may show some.
 """
 
 from __future__ import annotations
@@ -36,9 +37,16 @@ _FAT = (b"\x50\xed\x55\xba", b"\xb1\x43\x62\x46")
 """Fat binaries, as containers and as the wrapper that points to one."""
 _EM_CUDA = b"\xbe\x00"
 _PTX = re.compile(rb"(?>(?:\s+|//[^\n]*\n|/\*[\s\S]*?\*/)*)\.version\s+\d+\.\d+\s")
-_WRITTEN_OUT = re.compile(rb"\.version\s+\d+\.\d+(?>(?:\s+|\\[nrt]|//[^\n\\]*|[\"'+\\])*)\.target\s+sm_\d")
-"""Two directives, between which a source that spells them out has quotes, line ends and comments. What was matched is
-never tried in another way, here and above: the text is the head's, and may be made to take time."""
+_COMMENT = rb"/\*(?:[^*]|\*(?!/)){0,500}\*/"
+_WRITTEN_OUT = re.compile(
+    rb"\.version\s+\d+\.\d+(?>(?:\s+|\\[nrt]|//[^\n\\]*|" + _COMMENT + rb"|[bBfFrRuU]{1,2}(?=[\"'])|[\"'+\\,])*)"
+    rb"\.target(?>(?:\s+|" + _COMMENT + rb")+)(?:sm_\d|[%{$])"
+)
+"""Two directives, between which a source that spells them out has quotes, line ends and comments; the second may name
+what is filled in. What was matched is never tried in another way, here and above: the text is the head's, and may be
+made to take time."""
+_PAGES = (".md", ".rst")
+"""They show what others load."""
 
 
 def check(context: StageContext) -> Iterator[Finding]:
@@ -47,7 +55,7 @@ def check(context: StageContext) -> Iterator[Finding]:
     paths = [file.path for file in context.change.files if _is_another(file) and not matches(file.path, named)]
     for path, data in sorted(read_many(context.change.head_tree, paths, limit)):
         what = _whole(data)
-        if not what and not matches(path, context.policy.trusted.tests):
+        if not what and not path.lower().endswith(_PAGES) and not matches(path, context.policy.trusted.tests):
             head = _WRITTEN_OUT.search(data)
             what = "writes out PTX" if head and b".entry" in data[head.end() :] else ""
         if what:
@@ -67,7 +75,7 @@ def _is_another(file: FileChange) -> bool:
 
 def _whole(data: bytes) -> str:
     """What the file is as a whole; empty: nothing of the kind."""
-    if _PTX.match(data[: 1 << 16]):
+    if _PTX.match(data):
         return "is PTX"
     if data.startswith(b"\x7fELF") and data[18:20] == _EM_CUDA:
         return "is machine code for a GPU"

@@ -1,16 +1,19 @@
 """A new line holds characters that reorder or hide the text around them.
 
 Direction-changing characters let an editor or a review page show code in another order than a compiler reads it
-("Trojan Source", CVE-2021-42574), zero-width characters and blank letters make two names look like one, and the
-characters of the tag block can hold a text of any length that nobody sees but a program. Whoever reads such a change
-judges something else than what runs. Lines that the base holds already are left alone.
+("Trojan Source", CVE-2021-42574), zero-width characters and blank letters make two names look like one, and tags, or
+variation selectors in a row, can hold a text of any length that nobody sees but a program. A carriage return within a
+line ends a comment for Python and nothing else; an escape or a backspace lets a terminal show another line. Whoever
+reads such a change judges something else than what runs. Lines that the base holds already are left alone, and so are
+words of scripts that are parted by what has no width, and flags that are spelt in tags.
 
 Bad:  `if role != "user<U+202E> <U+2066># admins only<U+2069> <U+2066>":`
 Good: `if role != "user":  # admins only`
 
 To mend it, take the characters out; a program that needs one writes it as an escape (`"\\u202e"`).
 
-What it does not see: letters of different scripts that look alike, and what UTF-16 files hold (they count as binary).
+What it does not see: letters of different scripts that look alike, marks of direction that move nothing but what stands
+beside them (U+200E, U+200F, U+061C), soft hyphens, and what UTF-16 files hold (they count as binary).
 """
 
 from __future__ import annotations
@@ -30,15 +33,20 @@ __all__ = ["RULE", "check"]
 RULE = Rule("isolation/hidden-text", "text that is not what it looks like", Severity.ERROR)
 
 _HIDDEN = (
-    *range(0x202A, 0x202F),  # embeddings and overrides of direction
-    *range(0x2066, 0x206A),  # isolates
-    *(0x115F, 0x1160, 0x3164, 0xFFA0),  # letters that are blank, and that names may hold
-    *(0x180E, 0x200B, 0x2060, 0xFEFF),  # no width; joiners have a use in many scripts
-    *range(0xE0000, 0xE0080),  # tags
+    "\u202a-\u202e\u2066-\u2069"  # embeddings, overrides and isolates of direction
+    "\u115f\u1160\u3164\uffa0"  # letters that are blank, and that names may hold
+    "\ufeff\u2061-\u2064\u206a-\u206f\ufff9-\ufffb"  # no width, and no use in a text
+    "\u2028\u2029\x08\x1b"  # lines that end for some, and what moves a terminal's
 )
-_FOUND = re.compile(b"|".join(re.escape(chr(point).encode()) for point in _HIDDEN))
-_MARK = "\ufeff".encode()
-"""Where a file begins, it says that it is UTF-8."""
+_PARTS = "\u034f\u17b4\u17b5\u180e\u200b-\u200d\u2060"
+"""No width, but parts or joins letters of some scripts: beside one of those, and not beside one of ASCII."""
+_SELECTORS = "\ufe00-\ufe0f\U000e0100-\U000e01ef"
+_FOUND = re.compile(
+    f"[{_HIDDEN}]|\r(?!$)|[{_SELECTORS}]{{2}}|[\U000e0000-\U000e007f]|(?<=[!-~])[{_PARTS}]|[{_PARTS}](?=[!-~])"
+    f"|(?<![^\0-\x7f{_PARTS}])[{_PARTS}](?![^\0-\x7f{_PARTS}])"
+)
+_FLAG = re.compile("\U0001f3f4[\U000e0030-\U000e0039\U000e0061-\U000e007a]{3,6}\U000e007f")
+"""Of a part of a country (Unicode Technical Standard 51, ED-14a)."""
 
 
 def check(context: StageContext) -> Iterator[Finding]:
@@ -70,10 +78,9 @@ def _is_read(file: FileChange) -> bool:
 
 def _places(file: FileChange, data: bytes) -> Iterator[tuple[int, str]]:
     """(line, the first such character) of every new line that holds one."""
-    if not _FOUND.search(data, len(_MARK) if data.startswith(_MARK) else 0):
-        return
+    text = data.decode("utf-8", "surrogateescape").removeprefix("\ufeff")  # where a file begins, it says: UTF-8
     new = {line for hunk in file.hunks for line in range(hunk.new_start, hunk.new_start + hunk.new_count)}
-    for number, line in enumerate(data.removeprefix(_MARK).split(b"\n"), 1):
-        match = _FOUND.search(line) if number in new else None
+    for number, line in enumerate(text.split("\n"), 1):
+        match = _FOUND.search(_FLAG.sub("", line)) if number in new else None
         if match:
-            yield number, match.group().decode()
+            yield number, match.group()[0]
