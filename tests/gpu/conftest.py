@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from validator.gpu.driver import Function, Launch, Parameters
+from validator.gpu.driver import Function, Launch, NotHere, Parameters, open_device
+from validator.gpu.shelf import Shelf
 
 Step = Callable[["PlayedDevice", Parameters], None]
 NEIGHBOURS = ("gate", "restore", "late_producer", "late_publisher", "late_reader", "compare", "successor")
@@ -138,3 +139,14 @@ def played() -> type[PlayedKernel]:
 @pytest.fixture
 def device() -> PlayedDevice:
     return PlayedDevice()
+
+
+@pytest.fixture(scope="module")
+def shelf() -> Any:
+    """Of this machine's device."""
+    device = open_device(beside=True)
+    if isinstance(device, NotHere):
+        pytest.skip(str(device))
+    found = Shelf(lambda: device)
+    yield found
+    found.close()

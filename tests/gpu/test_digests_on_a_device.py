@@ -9,22 +9,10 @@ import pytest
 
 from tests.support.digest import KEY, added
 from validator.gpu.digested import Digests
-from validator.gpu.driver import NotHere, open_device
-from validator.gpu.shelf import Shelf
 
 pytestmark = pytest.mark.gpu
 
 SIZES = (1, 15, 16, 17, 4095, 4096, 4097, (1 << 20) + 3, (1 << 24) + 5, 16 * 2112 * 4096 // 8 + 100)
-
-
-@pytest.fixture(scope="module")
-def shelf() -> Any:
-    device = open_device(beside=True)
-    if isinstance(device, NotHere):
-        pytest.skip(str(device))
-    found = Shelf(lambda: device)
-    yield found
-    found.close()
 
 
 def drawn(size: int) -> Any:

@@ -9,23 +9,11 @@ import numpy as np
 import pytest
 
 from tests.support.weight import weight_of
-from validator.gpu.driver import NotHere, open_device
-from validator.gpu.shelf import Shelf
 
 pytestmark = pytest.mark.gpu
 
 TYPES = {"bfloat16": 2.0**-9, "float16": 2.0**-12, "float32": 2.0**-25}
 ODD = {"none": (), "a NaN": (np.nan,), "an infinity": (np.inf,), "zeros": (0.0,) * 40}
-
-
-@pytest.fixture(scope="module")
-def shelf() -> Any:
-    device = open_device(beside=True)
-    if isinstance(device, NotHere):
-        pytest.skip(str(device))
-    found = Shelf(lambda: device)
-    yield found
-    found.close()
 
 
 def bits(values: Any) -> Any:

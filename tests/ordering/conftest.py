@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.simple_program import SimpleProgram
 from validator.manifest.contract import Argument, KernelContract, Launch, Role
 from validator.ordering.audit import audit_program
 from validator.ordering.program import (
@@ -26,7 +27,6 @@ from validator.ordering.program import (
     Parameter,
     Reg,
     Scope,
-    SimpleProgram,
     Space,
     Special,
 )

@@ -13,7 +13,7 @@ Rules and analyses never see PTX or SASS.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum, IntEnum, StrEnum, auto
 from typing import Protocol
 
@@ -464,38 +464,3 @@ class Program(Protocol):
     def text(self, index: int) -> str:
         """The instruction as the file or the disassembler prints it, one line."""
         ...
-
-
-@dataclass(slots=True)
-class SimpleProgram:
-    """A `Program` held in plain tables: what tests write by hand, and a base for front ends that need not be lazy."""
-
-    isa: Isa
-    name: str
-    arch: str
-    parameters: tuple[Parameter, ...]
-    blocks: tuple[Block, ...]
-    events: tuple[Event, ...]
-    operations: tuple[Mapping[Reg, Operation], ...]
-    guards: Mapping[int, Guard] = field(default_factory=dict)
-    block_size: tuple[int, int, int] | None = None
-    max_block_size: int | None = None
-    unknown: Mapping[str, int] = field(default_factory=dict)
-
-    def definitions(self, index: int) -> Iterable[Reg]:
-        return self.operations[index]
-
-    def guard(self, index: int) -> Guard | None:
-        return self.guards.get(index)
-
-    def keeps_under(self, index: int) -> Guard | None:
-        return self.guard(index)
-
-    def operation(self, index: int, register: Reg) -> Operation:
-        return self.operations[index][register]
-
-    def line(self, index: int) -> Line:
-        return Line(text=index + 1)
-
-    def text(self, index: int) -> str:
-        return f"instruction {index}"
