@@ -45,6 +45,8 @@ _FOUND = re.compile(
     f"[{_HIDDEN}]|\r(?!$)|[{_SELECTORS}]{{2}}|[\U000e0000-\U000e007f]|(?<=[!-~])[{_PARTS}]|[{_PARTS}](?=[!-~])"
     f"|(?<![^\0-\x7f{_PARTS}])[{_PARTS}](?![^\0-\x7f{_PARTS}])"
 )
+_ANY = re.compile(f"[{_HIDDEN}{_PARTS}{_SELECTORS}\U000e0000-\U000e007f]")
+"""What most files have none of: they are not looked through line by line."""
 _FLAG = re.compile("\U0001f3f4[\U000e0030-\U000e0039\U000e0061-\U000e007a]{3,6}\U000e007f")
 """Of a part of a country (Unicode Technical Standard 51, ED-14a)."""
 
@@ -79,6 +81,8 @@ def _is_read(file: FileChange) -> bool:
 def _places(file: FileChange, data: bytes) -> Iterator[tuple[int, str]]:
     """(line, the first such character) of every new line that holds one."""
     text = data.decode("utf-8", "surrogateescape").removeprefix("\ufeff")  # where a file begins, it says: UTF-8
+    if not _ANY.search(text) and "\r" not in text.replace("\r\n", ""):
+        return
     new = {line for hunk in file.hunks for line in range(hunk.new_start, hunk.new_start + hunk.new_count)}
     for number, line in enumerate(text.split("\n"), 1):
         match = _FOUND.search(_FLAG.sub("", line)) if number in new else None
