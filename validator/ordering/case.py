@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
+from validator.change.written import WrittenKernel, is_compiled_as
 from validator.manifest.contract import KernelContract
 from validator.manifest.matching import match_contract
 from validator.manifest.model import Manifest
@@ -64,6 +65,8 @@ class Case:
     policy: Policy
     supply: Supply
     audit: Audit
+    written: tuple[WrittenKernel, ...] = ()
+    """Kernels that the changed sources define."""
 
     def result(self) -> StageResult:
         evidence = {id(k): self._evidence(k, key) for k, key in self._keys()}
@@ -161,7 +164,8 @@ class Case:
         more = f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else ""
         return Obligation(
             id=f"{FAMILY}/all artifacts",
-            statement="the manifest names every compiled file, each was audited, and every kernel in it is declared",
+            statement="the manifest names every compiled file, each was audited, and every kernel in it is declared; "
+            "the kernels that changed sources define are among them",
             status=worst(statuses),
             reason=reasons[0] + more,
             evidence=tuple(evidence[id(k)].id for k in strangers),
@@ -179,7 +183,18 @@ class Case:
         gaps += [f"{k.artifact}: no [[kernels]] table means {k.demangled}: {_why([k])}" for k in open_]
         if not self.supply.blobs and not gaps:
             gaps = ["the manifest names no [[artifacts]]"]
-        return gaps
+        return [*gaps, *self._compiled_nowhere()]
+
+    def _compiled_nowhere(self) -> Iterator[str]:
+        """Kernels of the changed sources that nothing audited holds: they are compiled when somebody calls them."""
+        names = [name for k in self.audit.kernels for name in (k.name, k.demangled)]
+        for kernel in self.written:
+            if not is_compiled_as(kernel, names):
+                yield (
+                    f"{kernel.path}:{kernel.line} defines the kernel {kernel.name}, and nothing that was audited holds "
+                    "it; say in a [[builds]] table how it is built, or commit what it is compiled to and name that "
+                    "in an [[artifacts]] table"
+                )
 
     def _findings_elsewhere(self, strangers: list[KernelAudit]) -> list[Finding]:
         """Findings of undeclared kernels, and those over the whole set that no declared kernel's obligation shows."""
