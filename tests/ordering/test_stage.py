@@ -120,6 +120,24 @@ def test_machine_code_proves_its_architecture() -> None:
     assert all(e.inputs["k.ptx"].startswith("sha256:") for e in result.evidence if "k.ptx" in e.inputs)
 
 
+@pytest.mark.parametrize(
+    ("path", "text", "status"),
+    [
+        ("k/more.cu", b"__global__ void other(int *p) { *p = 1; }", Status.UNPROVEN),
+        ("k/more.py", b"import triton\n@triton.jit\ndef other(p):\n    pass\nother[(1,)](0)\n", Status.UNPROVEN),
+        ("k/more.cu", b"__global__ void kern(int *p) { *p = 1; }", Status.PROVEN),
+        ("k/more.py", b"import triton\n@triton.jit\ndef inlined(p):\n    pass\n", Status.PROVEN),
+    ],
+)
+def test_a_kernel_of_a_changed_source_that_nothing_audited_holds_is_a_gap(
+    path: str, text: bytes, status: Status
+) -> None:
+    result = stage(PTX, SASS, declared=manifest(), changed=[path], tree={**TREE, path: text})
+    assert of(result, ARTIFACTS).status is status
+    assert ("defines the kernel other" in of(result, ARTIFACTS).reason) is (status is Status.UNPROVEN)
+    assert of(result).status is Status.PROVEN
+
+
 def test_ptx_alone_is_as_much_as_the_policy_says() -> None:
     weak = stage(PTX, declared=manifest(artifacts=["k.ptx"]))
     assert of(weak).status is Status.PROVEN

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from validator.change.kernels import kernel_sources
+from validator.change.written import kernels_written
 from validator.manifest.model import Manifest
 from validator.ordering.case import FAMILY, STATEMENT, Case, settle_movable
 from validator.ordering.result import Audit
@@ -52,7 +53,8 @@ def run_with(context: StageContext, auditor: Auditor) -> StageResult:
     supply = replace(supply, missing=(*supply.missing, *unnamed(context.change, supply)))
     context.progress(f"ordering: {len(supply.blobs)} artifacts")
     settled = settle_movable(auditor(supply, manifest), manifest)
-    return Case(manifest, context.policy, supply, settled).result()
+    written = kernels_written(context.change, context.policy.trusted.tests)
+    return Case(manifest, context.policy, supply, settled, tuple(written)).result()
 
 
 def _alone(status: Status, reason: str) -> StageResult:
