@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from validator.ordering.dataflow import Flow
-from validator.ordering.program import Const, Guard, Op, Reg
-from validator.ordering.slices import LoadSlices, first_value
+from validator.ordering.program import Const, Guard, Op, Operation, Reg
+from validator.ordering.slices import LoadSlices, first_value, scalar
 
 R, P = Reg("R"), Reg("P")
 
@@ -117,6 +119,28 @@ def test_the_first_value_of_a_phase_is_what_it_starts_with(assembler):
     assert first_value(flow, R, 3) == 0
     assert first_value(flow, R, 4) == 1
     assert first_value(flow, Const(7), 0) == 7
+
+
+@pytest.mark.parametrize(("turn", "phase"), [(0, 0), (2, 0), (3, 1), (5, 1), (6, 0)])
+def test_the_phase_of_a_ring_of_three_is_known(turn: int, phase: int, assembler) -> None:
+    """`turn / 3` as compilers write it: the upper word of a product."""
+    third = Operation(Op.EXTRACT, (Operation(Op.MUL, (Const(turn), Const(0xAAAAAAAB)), None, 64),), (32, 32))
+    quotient = Operation(Op.SHR, (third, Const(1)))
+    a, _ = loop(assembler)
+    assert first_value(Flow(a.build()), Operation(Op.AND, (quotient, Const(1))), 0) == phase
+
+
+@pytest.mark.parametrize(
+    ("op", "width", "args", "value"),
+    [
+        (Op.MUL, 64, (-2, 3), (1 << 64) - 6),
+        (Op.SHR, 32, (0x80000000, 31), 0xFFFFFFFF),
+        (Op.MIN, 32, (0xFFFFFFFF, 1), 0xFFFFFFFF),
+        (Op.MAX, 32, (0xFFFFFFFF, 1), 1),
+    ],
+)
+def test_signed_operations_take_their_operands_as_signed(op: Op, width: int, args: tuple[int, int], value: int) -> None:
+    assert scalar(Operation(op, (), "s", width), list(args)) == value
 
 
 def test_long_chains_do_not_exhaust_the_stack(assembler):

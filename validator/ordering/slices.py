@@ -180,10 +180,12 @@ _ARITHMETIC: dict[Op, Callable[[list[int]], int]] = {
     Op.XOR: lambda a: a[0] ^ a[1],
     Op.NOT: lambda a: ~a[0],
     Op.NEG: lambda a: -a[0],
+    Op.MIN: min,
+    Op.MAX: max,
 }
 
 
-_SCALAR = frozenset((*_ARITHMETIC, Op.COMPARE, Op.SELECT, Op.LOP3))
+_SCALAR = frozenset((*_ARITHMETIC, Op.COMPARE, Op.SELECT, Op.LOP3, Op.EXTRACT))
 
 
 def first_value(flow: Flow, operand: Operand, index: int) -> int | None:
@@ -268,6 +270,8 @@ def scalar(operation: Operation, values: list[int]) -> int | None:
     if op is Op.SELECT and len(values) == 3:
         return values[0] if values[2] & 1 else values[1]
     ones = (1 << operation.width) - 1
+    if op is Op.EXTRACT and isinstance(attr, tuple):
+        return values[0] >> int(attr[0]) & ((1 << int(attr[1])) - 1)
     if op is Op.LOP3 and isinstance(attr, int) and len(values) == 3:
         rows = (row for row in range(8) if attr >> row & 1)
         terms = [[v if row >> (2 - k) & 1 else ~v for k, v in enumerate(values)] for row in rows]
@@ -275,7 +279,16 @@ def scalar(operation: Operation, values: list[int]) -> int | None:
     rule = _ARITHMETIC.get(op)
     if rule is None or (op in (Op.SHL, Op.SHR) and values[1] < 0):
         return None
+    if attr == "s":
+        # Of a widening product the operands are half as wide, and how far to shift is no signed number.
+        half = operation.width // 2 if op is Op.MUL else operation.width
+        values = [_signed(v, half) for v in values[:1]] + [v if op is Op.SHR else _signed(v, half) for v in values[1:]]
     return rule(values) & ones
+
+
+def _signed(value: int, width: int) -> int:
+    value &= (1 << width) - 1
+    return value - (1 << width) if value >> (width - 1) else value
 
 
 _RELATIONS: dict[str, Callable[[int, int], bool]] = {

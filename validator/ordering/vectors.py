@@ -36,8 +36,9 @@ def computed(operation: Operation, v: list[Vector]) -> Vector | None:
         return _lut(operation.attr, v) & _ones(width)
     if op is Op.SHR:
         shift = np.clip(v[1], 0, 63)
-        value = _signed(v[0], width) if operation.attr == "s" else v[0] & _ones(width)
-        return (value >> shift) & _ones(width)
+        if operation.attr == "s":
+            return (_signed(v[0], width) >> shift) & _ones(width)
+        return ((v[0] & _ones(width)).view(np.uint64) >> shift.astype(np.uint64)).view(np.int64)
     rule = _RULES.get(op)
     if rule is None:
         return None

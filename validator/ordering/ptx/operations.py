@@ -76,9 +76,10 @@ def _product(statement: Statement) -> Operation | None:
     if not form.integral or not form.types or len(statement.operands) < 3 or (high and form.bits != 32):
         return None
     args = tuple(statement.operand(k, form.bits) for k in (1, 2))
+    if (high or wide) and not form.signed:
+        # Compilers write the constants by which they divide as negative numbers.
+        args = tuple(Const(a.value & ((1 << form.bits) - 1)) if isinstance(a, Const) else a for a in args)
     if high:
-        if not form.signed:
-            args = tuple(Const(a.value & 0xFFFFFFFF) if isinstance(a, Const) else a for a in args)
         return Operation(Op.EXTRACT, (Operation(Op.MUL, args, "s" if form.signed else None, 64),), (32, 32))
     return Operation(Op.MUL, args, "s" if wide and form.signed else None, form.bits * 2 if wide else form.bits)
 
