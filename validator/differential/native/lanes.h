@@ -73,6 +73,41 @@ INLINE void put(double *to, wide values, size_t here)
         memcpy(to, &values, here * sizeof *to);
 }
 
+/* Comparisons: all ones where they hold. On x86 of lanes as they are, as AVX2 has them; elsewhere in the vectors of two that
+ * NEON has, as GCC takes comparisons of what is wider apart element by element. */
+#ifdef __x86_64__
+#define COMPARE(name, sign)                                                                                            \
+    INLINE words name(wide a, wide b) { return (words)(a sign b); }
+#else
+typedef double pair __attribute__((vector_size(2 * sizeof(double))));
+typedef int64_t pair_words __attribute__((vector_size(2 * sizeof(int64_t))));
+#define COMPARE(name, sign)                                                                                            \
+    INLINE words name(wide a, wide b)                                                                                  \
+    {                                                                                                                  \
+        union {                                                                                                        \
+            wide whole;                                                                                                \
+            pair parts[LANES / 2];                                                                                     \
+        } left = {a}, right = {b};                                                                                     \
+        union {                                                                                                        \
+            words whole;                                                                                               \
+            pair_words parts[LANES / 2];                                                                               \
+        } holds;                                                                                                       \
+        for (int k = 0; k < LANES / 2; k++)                                                                            \
+            holds.parts[k] = (pair_words)(left.parts[k] sign right.parts[k]);                                          \
+        return holds.whole;                                                                                            \
+    }
+#endif
+
+COMPARE(is_less, <)
+COMPARE(is_at_most, <=)
+COMPARE(is_same, ==)
+
+/* Of each lane what `first` says: all ones for `a`, zero for `b`. */
+INLINE wide either(words first, wide a, wide b)
+{
+    return (wide)((first & (words)a) | (~first & (words)b));
+}
+
 INLINE wide magnitude(wide a)
 {
     return (wide)((words)a & ((words){0} + INT64_MAX));
@@ -86,7 +121,7 @@ INLINE wide where(words holds, wide a)
 
 INLINE wide or_zero(wide a)
 {
-    return where((words)(magnitude(a) <= 0x1.fffffffffffffp1023), a);
+    return where(is_at_most(magnitude(a), (wide){0} + 0x1.fffffffffffffp1023), a);
 }
 
 #endif

@@ -25,13 +25,12 @@ EACH_MACHINE void spread_halves(double *moved, const double *one, const double *
     EACH(count, {
         wide right = some_float64(exact + at, here), a = magnitude(some_float64(one + at, here) - right),
              b = magnitude(some_float64(other + at, here) - right);
-        words less = (words)(a < b), known = (words)(a == a) & (words)(b == b);
-        wide both = (wide)((less & (words)a) | (~less & (words)b)) * parts;
+        words known = is_same(a, a) & is_same(b, b);
+        wide both = either(is_less(a, b), a, b) * parts, none = {0};
         if (outweighed != 0) {
             wide own = outweighed * magnitude(right);
-            words more = (words)(both > own);
-            both = (wide)((more & (words)both) | (~more & (words)own));
-            known &= (words)(a > 0) | (words)(b > 0);
+            both = either(is_less(own, both), both, own);
+            known &= is_less(none, a) | is_less(none, b);
         }
         if (jumps != NULL)
             for (size_t k = 0; k < here; k++)
@@ -66,15 +65,14 @@ EACH_MACHINE void ends(const double *exact, const double *yard, const char *free
                        double *found)
 {
     words outside = {0};
-    wide most = {0};
+    wide most = {0}, beyond = (wide){0} + top;
     EACH(count, {
         wide right = magnitude(some_float64(exact + at, here)), due = or_zero(some_float64(yard + at, here));
         if (free != NULL)
             for (size_t k = 0; k < here; k++)
                 due[k] = free[at + k] ? 0 : due[k];
-        outside |= ~(words)(right <= top);
-        words more = (words)(due > most);
-        most = (wide)((more & (words)due) | (~more & (words)most));
+        outside |= ~is_at_most(right, beyond);
+        most = either(is_less(most, due), due, most);
     })
     for (int k = 0; k < LANES; k++) {
         found[0] = outside[k] ? 1 : found[0];
@@ -86,9 +84,10 @@ EACH_MACHINE void ends(const double *exact, const double *yard, const char *free
 EACH_MACHINE void below(const double *values, size_t count, double least, double *found)
 {
     words seen = {0};
+    wide none = {0}, limit = none + least;
     EACH(count, {
         wide size = magnitude(some_float64(values + at, here));
-        seen |= (words)(size < least) & (words)(size > 0);
+        seen |= is_less(size, limit) & is_less(none, size);
     })
     for (int k = 0; k < LANES; k++)
         found[0] = seen[k] ? 1 : found[0];

@@ -8,8 +8,7 @@
 
 INLINE wide larger(wide a, wide b)
 {
-    words first = (words)(a > b);
-    return (wide)((first & (words)a) | (~first & (words)b));
+    return either(is_less(b, a), a, b);
 }
 
 typedef struct {
