@@ -16,7 +16,7 @@ from validator.differential.errors import DifferentialError
 from validator.differential.expected import Expected
 from validator.differential.faults import OF_VALUE, Fault, FaultKind
 from validator.differential.journal import Finished, Journal
-from validator.differential.misfit import takes_others
+from validator.differential.misfit import reference_misfit, takes_others
 from validator.differential.results import CaseResult, KernelResult
 from validator.differential.runner import Outputs, Runner
 from validator.differential.running import run_case
@@ -107,7 +107,7 @@ def run_cases(
         else:
             _take_up(finished, runner, others, tolerance)
         result.results.append(finished.result)
-        if told := takes_others(runner, finished.result) if len(result.results) == 1 else "":
+        if len(result.results) == 1 and (told := _misfit(runner, finished.result)):
             raise DifferentialError(told)
         if is_news(finished.result, result):
             keep(finished.result, None)
@@ -129,6 +129,11 @@ def run_cases(
     result.calls, result.wide = runner.calls, runner.reference.wide
     result.enforced, result.bound = dict(runner.candidate.enforced), runner.candidate.bound
     return result
+
+
+def _misfit(runner: Runner, first: CaseResult) -> str:
+    """Why no other case can be run either, in the words of whoever wrote the contract; empty where they can."""
+    return reference_misfit(runner, first) if first.unusable else takes_others(runner, first)
 
 
 _OF_TESTS = tuple(

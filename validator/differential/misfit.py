@@ -1,4 +1,4 @@
-"""A candidate that cannot be called as the contract says: that is a misunderstanding, and no fault of the kernel."""
+"""A candidate or a reference that cannot be called as the contract says: a misunderstanding, no fault of the kernel."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from pathlib import Path
 from validator.differential.faults import FaultKind
 from validator.differential.results import CaseResult
 from validator.differential.runner import Runner
+from validator.run.sandbox import Outcome
 
-__all__ = ["takes_others"]
+__all__ = ["reference_misfit", "takes_others"]
 
 _LARGEST = 1 << 20
 """Bytes of a source that is looked at."""
@@ -27,7 +28,26 @@ def takes_others(runner: Runner, first: CaseResult) -> str:
     if not said or runner.chosen.compiled:
         return ""
     passed = [*(n for n in contract.values if n not in contract.returns), *contract.configurations]
-    return f"{said}; the contract passes {len(passed)} arguments: {', '.join(passed)}"
+    return f"{said}; {_passes(passed)}"
+
+
+def reference_misfit(runner: Runner, first: CaseResult) -> str:
+    """Why no case can be judged, whatever its inputs: there is no such reference, or it takes other arguments."""
+    stock = runner.stock
+    for target in dict.fromkeys(t for t in (stock.baseline, stock.reference) if t is not None):
+        _, met, detail = first.unusable.partition(f"{target} gives no result: ")
+        outcome, _, error = detail.partition(" ")
+        if met and outcome == Outcome.UNLOADABLE.value:
+            return f"the reference {target} cannot be imported from the base tree: {error}"
+        name = re.escape(target.rpartition(":")[2])
+        if met and re.match(rf"TypeError: (\S+\.)?{name}\(\) (takes|missing|got) .*argument", error):
+            passed = [n for n in stock.values if n not in stock.returns]
+            return f"the reference {target} cannot be called: {error}; {_passes(passed)}"
+    return ""
+
+
+def _passes(names: list[str]) -> str:
+    return f"the contract passes {len(names)} arguments: {', '.join(names)}"
 
 
 def _is_plain(target: str, tree: Path) -> bool:
