@@ -82,10 +82,11 @@ def settle(context: StageContext, goals: Iterable[Goal]) -> StageResult:
     obligations: list[Obligation] = []
     evidence: list[Evidence] = []
     findings: list[Finding] = []
+    digest = _digest(context)
     for goal in goals:
         found = [one for check in goal.checks for one in check.check(context)]
         status, reason = _status(context, goal, found)
-        proof = _evidence(context, goal, status)
+        proof = _evidence(context, goal, status, digest)
         evidence.append(proof)
         findings += found
         obligations.append(
@@ -120,7 +121,7 @@ def _status(context: StageContext, goal: Goal, found: Sequence[Finding]) -> tupl
     return status, decided[0].message + more
 
 
-def _evidence(context: StageContext, goal: Goal, status: Status) -> Evidence:
+def _evidence(context: StageContext, goal: Goal, status: Status, digest: str) -> Evidence:
     figures = goal.figures(context)
     looked = ", ".join(f"{name}: {count:,}" for name, count in (*figures.items(), ("rules", len(goal.checks))))
     return Evidence(
@@ -129,7 +130,7 @@ def _evidence(context: StageContext, goal: Goal, status: Status) -> Evidence:
         strength=Strength.SOURCE,
         summary=looked,
         status=status,
-        inputs={"change": _digest(context)},
+        inputs={"change": digest},
         figures=dict(figures),
         not_covered=goal.not_covered,
     )

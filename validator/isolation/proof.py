@@ -48,18 +48,34 @@ _NOT_SHOWN = (
 )
 
 
-class _Only:
+class _Parted:
+    """A rule's findings, found once and parted: thousands of goals ask for a few each."""
+
+    def __init__(self, whole: Check, context: StageContext, key: Callable[[Finding], str]) -> None:
+        self._whole = whole
+        self._parts: dict[str, list[Finding]] = {}
+        for found in whole.check(context):
+            self._parts.setdefault(key(found), []).append(found)
+
+    def __iter__(self) -> Iterator[str]:
+        """What there are findings of, in their order."""
+        return iter(self._parts)
+
+    def of(self, key: str) -> _Part:
+        return _Part(self._whole, self._parts.get(key, []))
+
+
+class _Part:
     """A rule, narrowed to some of its findings."""
 
-    def __init__(self, whole: Check, keep: Callable[[Finding], bool]) -> None:
+    def __init__(self, whole: Check, found: Sequence[Finding]) -> None:
         self.__name__ = whole.__name__
         self.RULE = whole.RULE
-        self._whole = whole
-        self._keep = keep
+        self.found = found
 
-    def check(self, context: StageContext) -> Iterator[Finding]:
+    def check(self, _: StageContext) -> Sequence[Finding]:
         """The findings that are meant."""
-        return filter(self._keep, self._whole.check(context))
+        return self.found
 
 
 def run(context: StageContext) -> StageResult:
@@ -130,11 +146,12 @@ def _off_path(context: StageContext, analysis: Analysis) -> StageResult:
     pairs = [new for _, new in analysis.pairs]
     other = (f.path for f in analysis.other)
     files = sorted({*pairs, *analysis.deleted, *analysis.added, *other, *_unparsed(analysis)})
+    checks = [_Parted(check, context, lambda found: found.where.path) for check in OFF_PATH] if files else []
     goals = [
         Goal(
             f"isolation/off-path/{path}",
             f"With the switch off, {path} does what it did before.",
-            [_Only(check, _on(path)) for check in OFF_PATH],
+            [check.of(path) for check in checks],
             lambda _, path=path: _figures(proofs.get(path)),  # type: ignore[misc]  # one goal, one path
             not_covered=_NOT_SHOWN,
             denial=f"With the switch off, {path} no longer does what it did before.",
@@ -154,10 +171,6 @@ def _unparsed(analysis: Analysis) -> tuple[str, ...]:
     rules = (not_evaluated.walked, not_evaluated.shadowing, not_evaluated.expected, not_evaluated.built)
     found = [f for rule in rules for f in rule(analysis)]
     return (*(p for p in analysis.own if analysis.head.parse(p).module is None), *(f.where.path for f in found))
-
-
-def _on(path: str) -> Callable[[Finding], bool]:
-    return lambda found: found.where.path == path
 
 
 def _figures(proof: FileProof | None) -> Mapping[str, int]:
@@ -184,17 +197,21 @@ def _nothing(name: str, statement: str, reason: str) -> StageResult:
 
 def _discovery(context: StageContext) -> StageResult:
     """An obligation for each thing that may be found by name; none when there is nothing."""
-    goals = [
-        Goal(
-            f"isolation/discovery/{found.id.rsplit(':', 1)[-1]}",
-            f"With the switch off, nothing picks up what {found.where.path} adds at line {found.where.line}.",
-            [_Only(DISCOVERY, lambda other, id=found.id: other.id == id)],  # type: ignore[misc]  # one goal, one finding
-            lambda _: {"lookups by name": 1},
-            not_covered=("which run-time types reach the lookup",),
-            denial=f"With the switch off, something picks up what {found.where.path} adds at line {found.where.line}.",
+    parts = _Parted(DISCOVERY, context, lambda found: found.id)
+    goals = []
+    for one in parts:
+        part = parts.of(one)
+        where = part.found[-1].where
+        goals.append(
+            Goal(
+                f"isolation/discovery/{one.rsplit(':', 1)[-1]}",
+                f"With the switch off, nothing picks up what {where.path} adds at line {where.line}.",
+                [part],
+                lambda _: {"lookups by name": 1},
+                not_covered=("which run-time types reach the lookup",),
+                denial=f"With the switch off, something picks up what {where.path} adds at line {where.line}.",
+            )
         )
-        for found in {f.id: f for f in DISCOVERY.check(context)}.values()
-    ]
     return settle(context, goals)
 
 
