@@ -64,15 +64,31 @@ def _link_libraries(folder: Path, adapter: Adapter) -> None:
                 raise RunError(f"{name} is not installed")
             continue
         places = spec.submodule_search_locations  # of a package without `__init__.py` too; None: one file
-        found = Path(next(iter(places)) if places is not None else spec.origin or "")
-        for path in (found, found.with_name(f"{name}.libs")):
-            if path.exists():
-                (folder / path.name).symlink_to(path.resolve(), target_is_directory=path.is_dir())
+        found = [Path(place) for place in (places if places is not None else (spec.origin or "",))]
+        _link(folder / found[0].name, found)
+        for path in (place.with_name(f"{name}.libs") for place in found):
+            if path.exists() and not (folder / path.name).exists():
+                _link(folder / path.name, [path])
     for name in adapter.entry_points:
         with contextlib.suppress(PackageNotFoundError):
             package = distribution(name)
             described = Path(str(package.locate_file(f"{name}-{package.version}.dist-info")))
             (folder / described.name).symlink_to(described.resolve(), target_is_directory=True)
+
+
+def _link(link: Path, places: list[Path]) -> None:
+    """One path for what an import finds in all of these: several make a package without `__init__.py` (`nvidia`, `cuda`
+    and `google`, whose parts are distributions that may be installed in different folders)."""
+    places = [place for place in places if place.exists()]
+    places = [place for place in places if (place / "__init__.py").exists()][:1] or places
+    if not places:
+        return
+    if len(places) == 1 or not all(place.is_dir() for place in places):
+        link.symlink_to(places[0].resolve(), target_is_directory=places[0].is_dir())
+        return
+    link.mkdir()
+    for name in dict.fromkeys(entry.name for place in places for entry in place.iterdir()):
+        _link(link / name, [place / name for place in places])
 
 
 def _copy_program(folder: Path, adapter: Adapter) -> Path:
