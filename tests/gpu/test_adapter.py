@@ -6,7 +6,7 @@ import json
 import mmap
 import struct
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -14,7 +14,7 @@ import pytest
 
 from validator.errors import Problem
 from validator.gpu import adapter, placement
-from validator.gpu.adapter import Kernel, NotRunHere, Said, load, named
+from validator.gpu.adapter import DeviceBroken, Kernel, NotRunHere, Said, load, named
 from validator.gpu.driver import DeviceError, Function, Launch, NotHere, Parameter, Parameters
 from validator.gpu.guarded import Guarded, Island, islands
 from validator.gpu.sources import CompileError, compile_source, image_of
@@ -106,16 +106,8 @@ def holes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(placement, "guarded", guarded)
 
 
-class Fell(Exception):
-    pass
-
-
-def falling(error: DeviceError) -> NoReturn:
-    raise Fell(str(error))
-
-
 def kernel_of(device: Memory, said: list[Said], **keys: Any) -> Kernel:
-    return Kernel(device, Function("k", None), said, fall=falling, **keys)  # type: ignore[arg-type]
+    return Kernel(device, Function("k", None), said, **keys)  # type: ignore[arg-type]
 
 
 def arena(values: Any, guard: int = 256) -> Any:
@@ -251,7 +243,7 @@ def test_memory_of_large_arenas_is_pinned_where_the_driver_lets_it(monkeypatch: 
 
 @pytest.mark.parametrize("beyond", [256, 300, 4096])
 def test_a_read_behind_an_array_falls_although_it_reaches_no_result(beyond: int):
-    with pytest.raises(Fell, match="ILLEGAL_ADDRESS"):
+    with pytest.raises(DeviceBroken, match="ILLEGAL_ADDRESS"):
         called(doubling(beyond=beyond))
 
 
@@ -312,7 +304,7 @@ def test_rows_that_may_be_distant_are_and_the_kernel_is_told():
         address, step = struct.unpack("<Qq", block)
         device.at(address + int(np.int64(2 * step).astype(np.int32)) * 4, 20)
 
-    with pytest.raises(Fell):
+    with pytest.raises(DeviceBroken):
         kernel_of(Memory(narrow, TWO), said)(state, 5, launch=LAUNCH)
 
 

@@ -75,10 +75,13 @@ def no_result(reply: Reply) -> Fault:
     """What is said of a call that gave none."""
     # What follows the first line of a fault of compiled PTX is its story.
     said, *story = reply.detail.split("\n") if reply.detail.startswith("Fault: ") else (reply.detail,)
+    if reply.outcome is Outcome.DEVICE:
+        said = said.partition(": ")[2]
     detail = (f": {said[:500]}" if said else "") + (_CONFINED if said.startswith(_NOT_ALLOWED) else "")
     told = {
         Outcome.ERROR: "the candidate raised",
         Outcome.UNLOADABLE: "the candidate cannot be imported",
+        Outcome.DEVICE: "the candidate failed on the device",
         Outcome.MISSING: "the candidate's process ended without an answer",
     }.get(reply.outcome, f"the candidate's process ended in {reply.outcome}")
     steps = tuple(step[:400] for step in story[:_STEPS])

@@ -21,6 +21,7 @@ from validator.differential.meanwhile import Doubted
 from validator.differential.plans import attributed, differing, follow
 from validator.differential.results import CaseResult
 from validator.differential.runner import Outputs, Runner, Series
+from validator.gpu.driver import DeviceError
 
 __all__ = ["Done", "run_case"]
 
@@ -47,6 +48,11 @@ def run_case(runner: Runner, case: Case, other: Outputs | None = None) -> Done:
     """Two calls with two poisons, the plan's calls, then the controls. What is doubted is run again, to see why."""
     try:
         return _run(runner, case, other)
+    except DeviceError:
+        # The gate's own use of the device: says nothing about the candidate, whose other cases shall not be lost.
+        if not runner.candidate.brought_here():
+            raise
+        return run_case(runner, case, other)
     except Doubted as doubt:
         before = doubt.faults
     runner.meanwhile.idle = True

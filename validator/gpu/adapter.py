@@ -11,14 +11,11 @@ from __future__ import annotations
 
 import fnmatch
 import json
-import os
-import signal
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
@@ -30,7 +27,7 @@ from validator.gpu.sources import CompileError, image_of
 from validator.gpu.tensormap import encode, geometry
 from validator.gpu.values import scalar_bytes
 
-__all__ = ["Kernel", "NotRunHere", "Said", "load"]
+__all__ = ["DeviceBroken", "Kernel", "NotRunHere", "Said", "load"]
 
 _GRAPHS = 64
 """Captured launches that are kept."""
@@ -39,6 +36,10 @@ _PACKED = ("float4_e2m1fn", "int4", "uint4")
 
 class NotRunHere(Exception):
     """This machine, or this adapter, cannot run the kernel. Says nothing about the kernel."""
+
+
+class DeviceBroken(Exception):
+    """A kernel failed while it ran: after that every later call of this process would fail too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,13 +104,6 @@ def named(kernels: Sequence[Function], name: str) -> Function:
     return found[0]
 
 
-def fall(error: DeviceError) -> NoReturn:
-    """End this process as a crash: after a fault in a kernel every later call of it would fail too."""
-    print(error, file=sys.stderr, flush=True)
-    os.kill(os.getpid(), signal.SIGABRT)  # not as one that wrote to memory of the host where it may not
-    raise SystemExit(134)
-
-
 class Kernel:
     """A kernel as a callable on arrays and numbers; outputs are filled in place."""
 
@@ -126,10 +120,9 @@ class Kernel:
         *,
         pdl: bool = False,
         timed: bool = False,
-        fall: Callable[[DeviceError], NoReturn] = fall,
     ) -> None:
         self._device, self._function, self._said = device, function, tuple(said)
-        self._pdl, self._timed, self._fall = pdl, timed, fall
+        self._pdl, self._timed = pdl, timed
         self._slots = device.parameters(function)
         self._placements = Placements(device)
         self.holding = self._placements.holding
@@ -165,7 +158,7 @@ class Kernel:
         return {s.name: self._placed(s, given[s.name], place) for s in self._said if s.memory}
 
     def _run(self, given: Mapping[str, Any], how: Launch, copies: Mapping[str, Copy], replayed: bool = False) -> None:
-        """Launches and waits for it. A fault of the kernel ends the process."""
+        """Launches and waits for it. Raises `DeviceBroken` for a fault of the kernel."""
         parameters = parameter_block(self._said, self._slots, given, copies, self._encode)
         self._device.synchronize()
 
@@ -180,7 +173,7 @@ class Kernel:
                 self.milliseconds = self._device.milliseconds(work)
             self._device.synchronize()
         except DeviceError as error:
-            self._fall(error)
+            raise DeviceBroken(str(error)) from None
 
     def _graph(self, how: Launch, block: bytes, work: Callable[[], None]) -> Any:
         """The launch as a graph; its parameters are fixed in it."""

@@ -142,6 +142,7 @@ class Shelf:
 
     def refuse(self) -> None:
         self.usable = False
+        self._regions, self._untold = {}, []  # where the device itself has failed, there is nothing to give back either
 
     def news(self, *, everything: bool) -> list[Region]:
         self._calls += 1
@@ -202,14 +203,17 @@ class Shelf:
     def close(self) -> None:
         if "_device" not in self.__dict__ or isinstance(self._device, NotHere):
             return
-        self.settle()
-        for region in self._regions.values():
-            region.close()
-        self._regions, self.usable = {}, False
-        self.sender.close()
-        self.twins.close()
-        self.measures.close()
-        self.memory.clear()
+        try:
+            with suppress(DeviceError):  # what has failed gives nothing back: its context ends with this process
+                self.settle()
+                for region in self._regions.values():
+                    region.close()
+                self.twins.close()
+                self.measures.close()
+                self.memory.clear()
+        finally:
+            self._regions, self.usable = {}, False
+            self.sender.close()
 
     def shared(self, size: int) -> tuple[int, Any]:
         """(address, handle) of memory that can be exported."""

@@ -97,6 +97,8 @@ class Kind(IntEnum):
     """worker → gate: this machine or this adapter cannot run the callable; UTF-8 text."""
     PLACED = 22
     """worker → gate: the memory is mapped."""
+    BROKEN = 23
+    """worker → gate: a kernel failed, and the device refuses whatever this process asks of it from then on; text."""
 
 
 @dataclass(frozen=True, slots=True)

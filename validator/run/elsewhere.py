@@ -107,7 +107,7 @@ class Elsewhere(Protocol):
         """The worker has ended, whatever it did there: all is laid again before another one's first call."""
 
     def refuse(self) -> None:
-        """The worker cannot map one: there are none."""
+        """The worker cannot map one, or the device has failed: there are none."""
 
     def news(self, *, everything: bool) -> Sequence[Region]:
         """Regions that the worker has not been told of, or that are gone; `everything`: it is a new one."""

@@ -18,7 +18,12 @@ from validator.run.outcome import Outcome, Reply
 
 __all__ = ["Asked", "Exchange", "unpacked"]
 
-_ENDS = {Kind.ERROR: Outcome.ERROR, Kind.MEMORY: Outcome.MEMORY, Kind.ABSENT: Outcome.ABSENT}
+_ENDS = {
+    Kind.ERROR: Outcome.ERROR,
+    Kind.MEMORY: Outcome.MEMORY,
+    Kind.ABSENT: Outcome.ABSENT,
+    Kind.BROKEN: Outcome.DEVICE,
+}
 """Answers that are no result, and what they mean."""
 
 

@@ -26,6 +26,8 @@ class Outcome(StrEnum):
     """No answer within the deadline, or the processor time was used up."""
     SIGNAL = "signal"
     """Ended by a signal: a crash."""
+    DEVICE = "device-error"
+    """A kernel failed on the device (illegal address, trap, failed assertion): all later calls of the process would."""
     FORBIDDEN = "forbidden-system-call"
     """Tried to start a process or to look into another."""
     FLOOD = "output-flood"

@@ -181,6 +181,15 @@ class Worker:
                 self.elsewhere.doubt()
         self._process = None
 
+    def brought_here(self) -> bool:
+        """The device that some of its buffers lay on is of no use to this process any more: all of them lie here from
+        now on, and a fresh worker makes the next call. False: none lay there."""
+        if self.elsewhere is None or not self.elsewhere.usable:
+            return False
+        self.elsewhere.refuse()
+        self.close()
+        return True
+
     def region(self, slot: int, beside: int | None = None) -> Region | None:
         """Where the slot's buffer lies on a device; None: it lies here. `beside`: see `Elsewhere.region`."""
         if self.elsewhere is None:

@@ -140,6 +140,8 @@ class Worker:
         self.kept: dict[int, tuple[list[memoryview], memoryview | None, list[Any], bool]] = {}
         self.function: Any = None
         self.absent: Any = None
+        self.broken: Any = None
+        """What an adapter raises once a device refuses everything that this process asks of it."""
         self.launches = False
         self.holding: Any = None
         """Where the adapter keeps copies elsewhere (on a device): its ear for which arenas hold what."""
@@ -188,7 +190,8 @@ class Worker:
             except BaseException as error:  # SystemExit and KeyboardInterrupt of the callable too
                 # The adapter's own, or of this file: a callable cannot excuse itself.
                 absent = type(error) is self.absent or error is self.refused
-                parts, kind = [self._describe(error)], kinds.ABSENT if absent else kinds.ERROR
+                kind = kinds.ABSENT if absent else kinds.BROKEN if type(error) is self.broken else kinds.ERROR
+                parts = [self._describe(error)]
             self.send(kind, frame.nonce, parts)
 
     def _receive(self) -> Any:
@@ -237,7 +240,7 @@ class Worker:
         module = importlib.import_module(adapter) if "." in adapter else _sibling(adapter, "adapters")
         if not launches:  # last: nothing in the tree can shadow the standard library or numpy
             sys.path.append(self.tree)
-        self.absent = getattr(module, "NotRunHere", None)
+        self.absent, self.broken = (getattr(module, name, None) for name in ("NotRunHere", "DeviceBroken"))
         bound = [name for name in forbidden if self._put(name, _refused(name))]
         bound += [name for name in idle if self._put(name, _nothing)]
         self.function, self.launches = module.load(target, self.tree, options), launches
@@ -376,7 +379,8 @@ def main() -> None:
     channel, confinement = _sibling("channel"), _sibling("confine")
     connection = socket.socket(fileno=int(descriptor))
     sys.path.append(libraries)
-    real = [os.path.realpath(os.path.join(libraries, name)) for name in os.listdir(libraries)]
+    inside = [os.path.join(at, name) for at, folders, files in os.walk(libraries) for name in (*folders, *files)]
+    real = [os.path.realpath(path) for path in inside]
     adapters = os.path.join(os.path.dirname(os.path.abspath(__file__)), "adapters")
     readable = [libraries, tree, adapters, *real, *SYSTEM, *(p for p in sys.path if os.path.isdir(p))]
     readable += [os.path.join(sys.base_prefix, "lib")]

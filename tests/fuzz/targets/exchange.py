@@ -11,6 +11,7 @@ from validator.run.outcome import Outcome, Reply
 
 MODULES = ("validator.run.exchange", "validator.run.channel")
 _NONCES = (7, 8)
+_SAID = (Outcome.ERROR, Outcome.MEMORY, Outcome.ABSENT, Outcome.DEVICE)
 _ROOM = memoryview(bytes(64))
 
 
@@ -19,6 +20,8 @@ def seeds() -> Iterator[bytes]:
     good = [b"".join(map(bytes, pack_frame(Kind.RESULT, nonce, result))) for nonce in _NONCES]
     error = b"".join(map(bytes, pack_frame(Kind.ERROR, 7, [b"ValueError: \x1b[2J\xff"])))
     memory = b"".join(map(bytes, pack_frame(Kind.MEMORY, 8, [b""])))
+    broken = b"".join(map(bytes, pack_frame(Kind.BROKEN, 8, [b"DeviceBroken: an illegal memory access"])))
+    yield b"\x20" + good[0] + broken
     yield from (b"\x05" + good[0] + good[1], b"\x80" + error + good[1], b"\x01" + good[0] + memory, b"\x40" + good[1])
 
 
@@ -46,4 +49,4 @@ def one(data: bytes) -> None:
             judged = unpacked(reply, _ROOM)
             assert isinstance(judged, Reply)
             assert (judged.result is not None) == (judged.outcome is Outcome.OK)
-            assert judged.outcome in (Outcome.OK, Outcome.ERROR, Outcome.MEMORY, Outcome.PROTOCOL)
+            assert judged.outcome in (Outcome.OK, Outcome.PROTOCOL, *_SAID)

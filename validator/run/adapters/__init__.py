@@ -9,7 +9,8 @@ Python scalars. It fills outputs in place, or returns arrays. An adapter of comp
 argument, `launch`: `{"grid": (x, y, z), "block": (x, y, z), "shared": bytes, "cluster": (x, y, z) or None}`, as the
 contract gives them for the call's sizes. `target` is `module:function`, importable from `tree`, or `path:kernel` below
 it. An exception whose class is called `NotRunHere` means that this machine or this adapter cannot run the target: then
-nothing is shown, and nothing is held against the candidate.
+nothing is shown, and nothing is held against the candidate. One whose class is called `DeviceBroken` means that a
+kernel failed, and that the device refuses whatever this process asks of it from then on: a fresh one is started.
 
 A module that has a function `prepare(target, tree, options)` is asked by the gate, before the worker starts, for more
 options: what takes tools that a confined process may not start. It reads untrusted files and runs none.

@@ -28,11 +28,15 @@ import torch
 
 from .torch_copies import Contents, Copy, There, bytes_at, in_words
 
-__all__ = ["NotRunHere", "load"]
+__all__ = ["DeviceBroken", "NotRunHere", "load"]
 
 
 class NotRunHere(Exception):
     """This machine, or torch, has no way to run the callable."""
+
+
+class DeviceBroken(Exception):
+    """A kernel failed on the device, which refuses everything that this process asks of it from then on."""
 
 
 _CARRIERS: dict[str, tuple[Any, Any]] = {
@@ -159,6 +163,13 @@ class _OnDevice:
         torch.cuda.synchronize()
 
     def __call__(self, *args: Any) -> Any:
+        try:
+            return self._answered(*args)
+        except Exception:
+            _still_there()
+            raise
+
+    def _answered(self, *args: Any) -> Any:
         self._contents.used.clear()
         used: dict[Place, Any] = {_place(value): value.base for value in args if isinstance(value, np.ndarray)}
         before = {at: self._send(at, torch.from_numpy(np.frombuffer(base, np.uint8))) for at, base in used.items()}
@@ -309,6 +320,15 @@ class _OnDevice:
         if isinstance(array, np.ndarray):
             self._returned = [*self._returned[-_KEPT:], (tensor, array)]
         return array
+
+
+def _still_there() -> None:
+    """Raises `DeviceBroken` where an error of the device has come to stay. One that has not (too much shared memory, no
+    memory left) is the callable's own and leaves the next call as it would be."""
+    try:
+        torch.cuda.synchronize()
+    except Exception as error:
+        raise DeviceBroken(str(error).partition("\n")[0]) from None
 
 
 def _among(item: Any, given: list[Any]) -> int:
