@@ -70,8 +70,7 @@ def audit_program(
 
 def _standing(facts: Facts, touch: Touch) -> Judgement:
     if touch.index in facts.early_indices:
-        found = next(e for e in facts.early if e.touch is touch or e.touch.index == touch.index)
-        return found.judgement
+        return facts.early_at[touch.index].judgement
     return Judgement(True, None, "ordered")
 
 

@@ -35,7 +35,9 @@ class Flow:
         self.program = program
         self.blocks = program.blocks if blocks is None else blocks
         self._reaching: dict[tuple[Reg, int, Guard | None], tuple[int, ...]] = {}
-        self._entry: dict[tuple[Reg, int, Guard | None], tuple[int, ...]] = {}
+        self._entry: dict[tuple[Reg, Guard | None], dict[int, tuple[int, ...]]] = {}
+        self._setting: dict[Reg, set[int]] = {}
+        """Register → blocks that set it."""
         self.first_values: dict[tuple[int, Reg], Any] = {}
         """What `slices.first_value` has found out, for all who ask it about this kernel."""
 
@@ -320,9 +322,48 @@ class Flow:
 
     def _at_entry(self, register: Reg, block: int, places: list[int], guard: Guard | None) -> tuple[int, ...]:
         """Definitions that reach the start of a block, for a reader under a predicate that is set before it."""
-        known = self._entry.get((register, block, guard))
-        if known is not None:
-            return known
+        known = self._entry.setdefault((register, guard), {}).get(block)
+        if known is None:
+            if guard is None:
+                found = self._walked_plainly(register, block, places)
+            else:
+                found = self._walked(register, block, places, guard)
+            known = tuple(sorted(found))
+            self._entry[register, guard][block] = known
+        return known
+
+    def _walked_plainly(self, register: Reg, block: int, places: list[int]) -> set[int]:
+        """The same where no predicate is known, as nearly always: most blocks on the way do not set the register."""
+        found: set[int] = set()
+        seen: set[int] = set()
+        entry = self._entry[register, None]
+        before = self._blocks_before
+        setting = self._setting.get(register)
+        if setting is None:
+            setting = self._setting[register] = {self.block_of(site) for site in places}
+        stack = list(before[block])
+        while stack:
+            number = stack.pop()
+            if number in seen:
+                continue
+            seen.add(number)
+            if number in setting:
+                here, open_end = self._scan(places, self.blocks[number].start, self.blocks[number].stop, None)
+                found.update(here)
+                if not open_end:
+                    continue
+            inner = entry.get(number)
+            if inner is not None:
+                found.update(inner)
+            else:
+                stack.extend(before[number])
+        return found
+
+    @cached_property
+    def _blocks_before(self) -> list[tuple[int, ...]]:
+        return [tuple(dict.fromkeys(number for number, _ in edges)) for edges in self.predecessors]
+
+    def _walked(self, register: Reg, block: int, places: list[int], guard: Guard | None) -> set[int]:
         found: set[int] = set()
         seen: set[tuple[int, Guard | None]] = set()
         stack = [(before, guard) for before, _ in self.predecessors[block]]
@@ -336,11 +377,9 @@ class Flow:
             found.update(here)
             if open_end:
                 above = self._before(under, start, stop, places)
-                inner = self._entry.get((register, number, above))
+                inner = self._entry.get((register, above), {}).get(number)
                 if inner is not None:
                     found.update(inner)
                 else:
                     stack.extend((before, above) for before, _ in self.predecessors[number])
-        result = tuple(sorted(found))
-        self._entry[register, block, guard] = result
-        return result
+        return found

@@ -298,8 +298,13 @@ class Facts:
         return bool(cases) and not any(found)
 
     @cached_property
+    def early_at(self) -> dict[int, Early]:
+        """Instruction → the first that is early of its accesses."""
+        return {e.touch.index: e for e in reversed(self.early)}
+
+    @cached_property
     def early_indices(self) -> frozenset[int]:
-        return frozenset(e.touch.index for e in self.early)
+        return frozenset(self.early_at)
 
     @cached_property
     def written(self) -> dict[str, list[Touch]]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, IntEnum, StrEnum, auto
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from validator.binary.parameter import Parameter
 
@@ -137,19 +137,16 @@ class Level(IntEnum):
     LOADED = 2
 
 
-@dataclass(frozen=True, slots=True)
-class Reg:
-    """A virtual register (PTX, its scope made unique) or a 32-bit one of SASS (`R2`, `UR4`, `P0`)."""
+class Reg(NamedTuple):
+    """A virtual register (PTX, its scope made unique) or a 32-bit one of SASS (`R2`, `UR4`, `P0`).
+
+    A tuple, like what else is a key of every table: those are hashed and compared without any Python code.
+    """
 
     name: str
 
-    def __hash__(self) -> int:
-        """Registers are the keys of every table: the name's own hash is kept by the string, a tuple's is not."""
-        return hash(self.name)
 
-
-@dataclass(frozen=True, slots=True)
-class Const:
+class Const(NamedTuple):
     value: int
 
 
@@ -247,8 +244,7 @@ class Operation:
 Operand = Reg | Const | Operation
 
 
-@dataclass(frozen=True, slots=True)
-class Guard:
+class Guard(NamedTuple):
     """Predicate an instruction executes under."""
 
     register: Reg

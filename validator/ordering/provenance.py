@@ -9,8 +9,8 @@ Not seen: a pointer built by integer arithmetic alone, pointers that pass throug
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from validator.ordering.dataflow import Flow
 from validator.ordering.program import (
@@ -26,6 +26,7 @@ from validator.ordering.program import (
     Space,
 )
 from validator.ordering.slices import Node, Solver
+from validator.ordering.stored import Stored
 
 __all__ = ["Provenance", "Root", "Source"]
 
@@ -44,9 +45,8 @@ _WINDOW = 1 << 24
 _BASE, _MAYBE, _HARDLY = 3, 2, 1
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
-    """One thing a value may be based on."""
+class Source(NamedTuple):
+    """One thing a value may be based on. A tuple: millions are made and compared."""
 
     root: Root
     offset: int = 0
@@ -95,23 +95,11 @@ def _capped(items: Iterable[Source]) -> _Set:
     if len(result) <= _LIMIT:
         return result
     # Many offsets of few roots say no more than that the offset varies.
-    result = frozenset(replace(item, offset=0, exact=False) for item in result)
+    result = frozenset(item._replace(offset=0, exact=False) for item in result)
     if len(result) <= _LIMIT:
         return result
     kept = sorted(result, key=repr)[: _LIMIT - 1]
     return frozenset((*kept, _unresolved("too many possible sources")))
-
-
-@dataclass(slots=True)
-class _Stored:
-    """What one store does, as far as is known so far."""
-
-    nodes: list[Node]
-    """That it rests on."""
-    inputs: list[_Set | None] | None = None
-    """Their answers when it was worked out last; None: never."""
-    places: _Set = frozenset()
-    values: list[_Set] = field(default_factory=list)
 
 
 class Provenance(Solver[_Set]):
@@ -125,9 +113,8 @@ class Provenance(Solver[_Set]):
         super().__init__(flow)
         self._rank_of = rank_of
         self._addresses: dict[tuple[int, int], tuple[Source, ...]] = {}
-        self._kept: dict[int, _Stored] = {}
         self._alignments: dict[Root, int] = {}
-        self._spills: dict[Space, list[tuple[Event, Access]]] | None = None
+        self._spills: dict[Space, Stored] = {}
 
     # -- questions ---------------------------------------------------------------------------------------------------
 
@@ -143,7 +130,8 @@ class Provenance(Solver[_Set]):
     def sum(self, operands: Sequence[Operand], index: int) -> tuple[Source, ...]:
         """Sources of the sum of operands of instruction `index`, numbers included, sorted."""
         self.require(operands, index)
-        return tuple(sorted(self._add([self._operand(o, index) for o in operands]), key=repr))
+        found = self._add([self._operand(o, index) for o in operands])
+        return tuple(found) if len(found) < 2 else tuple(sorted(found, key=repr))
 
     # -- solver ------------------------------------------------------------------------------------------------------
 
@@ -159,25 +147,34 @@ class Provenance(Solver[_Set]):
             for operand in access.address:
                 yield from self.nodes(operand, index)
             if access.space in (Space.LOCAL, Space.SHARED):
-                for store, target in self._stores(access.space):
-                    for operand in (*target.address, *store.value):
-                        yield from self.nodes(operand, store.index)
+                yield from self._stored(access.space).inputs
             del event
 
     def evaluate(self, node: Node) -> _Set:
+        result = self._value(node)
+        self._changed(node)
+        return result
+
+    def _value(self, node: Node) -> _Set:
         index, register = node
         return self._operation(self.program.operation(index, register), index)
+
+    def _changed(self, node: Node) -> None:
+        for stored in self._spills.values():
+            stored.changed(node)
 
     def evaluate_cycle(self, nodes: list[Node]) -> dict[Node, _Set]:
         members = set(nodes)
         for node in nodes:
             self.known[node] = frozenset()
+            self._changed(node)
         for _ in range(8):
             changed = False
             for node in reversed(nodes):
-                value = _widened(self.evaluate(node))
+                value = _widened(self._value(node))
                 if value != self.known[node]:
                     self.known[node] = _widened(value | self.known[node])
+                    self._changed(node)
                     changed = True
             if not changed:
                 break
@@ -202,7 +199,7 @@ class Provenance(Solver[_Set]):
         if op is Op.COPY or op is Op.SHUFFLE or op is Op.MAPA:
             value = self._operand(args[0], index)
             if op is Op.COPY and operation.attr == "cvta":
-                return frozenset(replace(s, rank=_BASE) if s.root[0] == "param" or s.chain else s for s in value)
+                return frozenset(s._replace(rank=_BASE) if s.root[0] == "param" or s.chain else s for s in value)
             return value
         if op in (Op.ADD, Op.OR, Op.XOR):
             return self._add([self._operand(arg, index) for arg in args], exact=op is Op.ADD)
@@ -238,7 +235,7 @@ class Provenance(Solver[_Set]):
             return frozenset((_unresolved("returned by a call that is not looked into"),))
         if op is Op.OPAQUE:
             found = {s for arg in operation.args for s in self._operand(arg, index) if not s.is_number and s.rank > 1}
-            return _capped(replace(s, exact=False, rank=min(s.rank, _MAYBE)) for s in found) or _NUMBER
+            return _capped(s._replace(exact=False, rank=min(s.rank, _MAYBE)) for s in found) or _NUMBER
         return _NUMBER
 
     def _parameter(self, offset: int, size: int) -> _Set:
@@ -272,7 +269,7 @@ class Provenance(Solver[_Set]):
                     result.add(_VARIES)
                 else:
                     step = b.offset if b.is_number else 0
-                    result.add(replace(a, offset=a.offset - step, exact=a.exact and b.is_number and b.exact))
+                    result.add(a._replace(offset=a.offset - step, exact=a.exact and b.is_number and b.exact))
         return _capped(result)
 
     def _masked(self, values: list[_Set]) -> _Set:
@@ -285,7 +282,7 @@ class Provenance(Solver[_Set]):
             return _number(result)
         step = _step(known[0]) if len(values) == 2 and known else 0
         found = {s for v in values for s in v if not s.is_number and s.rank >= _MAYBE}
-        return _capped(self._aligned(s, step) if step else replace(s, exact=False) for s in found) or _NUMBER
+        return _capped(self._aligned(s, step) if step else s._replace(exact=False) for s in found) or _NUMBER
 
     def _aligned(self, source: Source, step: int) -> Source:
         """A pointer rounded down to a multiple of `step`.
@@ -294,15 +291,15 @@ class Provenance(Solver[_Set]):
         (PTX), so that what lies at different constant distances from it is told apart.
         """
         if not source.exact or not _in_shared(source) or source.chain:
-            return replace(source, exact=False)
+            return source._replace(exact=False)
         rest = source.offset % step
         if self._alignment(source.root) % step == 0:
-            return replace(source, offset=source.offset - rest)
+            return source._replace(offset=source.offset - rest)
         space, name = str(source.root[1]), str(source.root[-1])
         how = f"aligned to {step}" if rest == step - 1 else f"+{rest} rounded down to a multiple of {step}"
         root = ("symbol", space, f"{name} {how}")
         self._alignments[root] = step
-        return replace(source, root=root, offset=source.offset - rest)
+        return source._replace(root=root, offset=source.offset - rest)
 
     def _alignment(self, root: Root) -> int:
         """What the address of a base is known to be a multiple of; that of the window that machine code adds to."""
@@ -344,15 +341,27 @@ class Provenance(Solver[_Set]):
             if access.direction in (Direction.READ, Direction.ATOMIC)
         ]
 
-    def _stores(self, space: Space) -> list[tuple[Event, Access]]:
-        if self._spills is None:
-            self._spills = {Space.LOCAL: [], Space.SHARED: []}
-            for event in self.program.events:
-                if event.kind is EventKind.ACCESS:
-                    for access in event.accesses:
-                        if access.space in self._spills and access.direction is Direction.WRITE:
-                            self._spills[access.space].append((event, access))
-        return self._spills[space]
+    def _stored(self, space: Space) -> Stored:
+        known = self._spills.get(space)
+        if known is None:
+            stores = [
+                (event, access)
+                for event in self.program.events
+                if event.kind is EventKind.ACCESS
+                for access in event.accesses
+                if access.space is space and access.direction is Direction.WRITE
+            ]
+            known = self._spills[space] = Stored(stores, self._rests_on, self._put)
+        return known
+
+    def _rests_on(self, store: Event, target: Access) -> Iterator[Node]:
+        return (node for o in (*target.address, *store.value) for node in self.nodes(o, store.index))
+
+    def _put(self, store: Event, target: Access) -> tuple[_Set, list[_Set]]:
+        """(where a store goes, what it puts there, numbers left out), as far as it is known now."""
+        places = self._add([self._operand(o, store.index) for o in target.address])
+        operands = [self._operand(operand, store.index) for operand in store.value]
+        return places, [frozenset(s for s in operand if not s.is_number) for operand in operands]
 
     def _loaded(self, operation: Operation, index: int) -> _Set:
         reads = self._reads(index)
@@ -378,42 +387,12 @@ class Provenance(Solver[_Set]):
 
     def _reloaded(self, space: Space, address: _Set, part: int) -> _Set:
         """What was stored at the place that is loaded here; everything stored to that space when places vary."""
-        where = {(s.root, s.offset + part) for s in address} if all(s.exact for s in address) else None
-        found: set[Source] = set()
-        said = False
-        for store, target in self._stores(space):
-            places, values = self._stored(store, target)
-            size = (target.bytes or 0) // len(store.value) if store.value else 0
-            for number, value in enumerate(values):
-                if where is not None and all(s.exact for s in places):
-                    hit = any((s.root, s.offset + number * size) in where for s in places)
-                else:
-                    hit = bool({s.root for s in places} & {s.root for s in address})
-                if hit:
-                    said = True
-                    found |= value
+        said, found = self._stored(space).at(address, part)
         if found:
             return _capped(found)
         if said:
             return _NUMBER
         return frozenset((_unresolved(f"loaded from {space.value} memory"),))
-
-    def _stored(self, store: Event, target: Access) -> tuple[_Set, list[_Set]]:
-        """(where a store goes, what it puts there, numbers left out); worked out anew when what it rests on changed.
-
-        Every load from that memory asks, in every round of a cycle.
-        """
-        kept = self._kept.get(store.index)
-        if kept is None:
-            nodes = [n for o in (*target.address, *store.value) for n in self.nodes(o, store.index)]
-            kept = self._kept[store.index] = _Stored(nodes)
-        inputs = [self.known.get(node) for node in kept.nodes]
-        if kept.inputs is None or any(a is not b for a, b in zip(inputs, kept.inputs, strict=True)):
-            kept.inputs = inputs
-            kept.places = self._add([self._operand(o, store.index) for o in target.address])
-            operands = [self._operand(operand, store.index) for operand in store.value]
-            kept.values = [frozenset(s for s in operand if not s.is_number) for operand in operands]
-        return kept.places, kept.values
 
 
 def _sum(a: Source, b: Source, exact: bool) -> tuple[Source, ...]:
@@ -422,12 +401,12 @@ def _sum(a: Source, b: Source, exact: bool) -> tuple[Source, ...]:
         return (Source(("number",), a.offset + b.offset, a.exact and b.exact and exact, rank=0),)
     if a.is_number or b.is_number:
         base, step = (b, a) if a.is_number else (a, b)
-        return (replace(base, offset=base.offset + step.offset, exact=base.exact and step.exact and exact),)
+        return (base._replace(offset=base.offset + step.offset, exact=base.exact and step.exact and exact),)
     if a.rank != b.rank:
-        return (replace(a if a.rank > b.rank else b, exact=False),)
+        return ((a if a.rank > b.rank else b)._replace(exact=False),)
     if a.root == b.root and a.chain == b.chain:
-        return (replace(a, exact=False),)
-    return (replace(a, exact=False, ambiguous=True), replace(b, exact=False, ambiguous=True))
+        return (a._replace(exact=False),)
+    return (a._replace(exact=False, ambiguous=True), b._replace(exact=False, ambiguous=True))
 
 
 def _step(mask: int) -> int:
@@ -439,6 +418,8 @@ def _step(mask: int) -> int:
 def _widened(value: _Set) -> _Set:
     """Inside a cycle offsets grow without end: keep the smallest of each root and say that it varies."""
     least: dict[tuple[object, ...], Source] = {}
-    for source in sorted(value, key=lambda s: (s.offset, repr(s))):
-        least.setdefault((source.root, source.chain, source.rank, source.ambiguous), replace(source, exact=False))
-    return _capped(least.values())
+    for source in value:
+        key = (source.root, source.chain, source.rank, source.ambiguous)
+        if key not in least or source.offset < least[key].offset:
+            least[key] = source
+    return _capped(s._replace(exact=False) if s.exact else s for s in least.values())

@@ -62,6 +62,7 @@ class Solver(ABC, Generic[T]):
         low: dict[Node, int] = {}
         group: list[Node] = []
         open_nodes: set[Node] = set()
+        looped: set[Node] = set()
         work: list[tuple[Node, Iterator[Node]]] = [(start, iter(self.inputs(start)))]
         number[start] = low[start] = 0
         group.append(start)
@@ -78,16 +79,20 @@ class Solver(ABC, Generic[T]):
                     work.append((other, iter(self.inputs(other))))
                     break
                 if other in open_nodes:
-                    low[node] = min(low[node], number[other])
+                    if other == node:
+                        looped.add(node)
+                    elif number[other] < low[node]:
+                        low[node] = number[other]
             else:
                 work.pop()
                 if work:
                     above = work[-1][0]
                     low[above] = min(low[above], low[node])
                 if low[node] == number[node]:
-                    self._close(node, group, open_nodes)
+                    self._close(node, group, open_nodes, looped)
 
-    def _close(self, node: Node, group: list[Node], open_nodes: set[Node]) -> None:
+    def _close(self, node: Node, group: list[Node], open_nodes: set[Node], looped: set[Node]) -> None:
+        """`looped`: nodes that are among their own inputs."""
         members: list[Node] = []
         while True:
             member = group.pop()
@@ -95,7 +100,7 @@ class Solver(ABC, Generic[T]):
             members.append(member)
             if member == node:
                 break
-        if len(members) == 1 and node not in self.inputs(node):
+        if len(members) == 1 and node not in looped:
             self.known[node] = self.evaluate(node)
         else:
             self.known.update(self.evaluate_cycle(members))
