@@ -9,6 +9,7 @@ show it.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
@@ -81,6 +82,9 @@ def _tail(value: Array, target: Array) -> None:
     target[..., -max(1, value.shape[-1] // 8) :] = 0
 
 
+_ALIKE = 8
+"""Cases of other sizes alone in which a mutant is tried; of those that fill arguments in one way on purpose, one: where
+nothing else is as large, or all but one argument is zero, a mistake shows that hundreds of ordinary values hide."""
 _WAITING = 1 << 20
 """Bytes of mutants' inputs that are worth one exchange instead of several."""
 
@@ -94,11 +98,19 @@ class Visibility:
         """Mutants that may still be judged."""
         self.tried: set[Mutant] = set()
         self.visible: set[Mutant] = set()
+        self._fillings: Counter[tuple[tuple[str, str], ...]] = Counter()
+
+    def is_new(self, case: Case) -> bool:
+        """Whether too few cases like this one were looked at to know what another would show; it is one of them now."""
+        self._fillings[case.variants] += 1
+        return self._fillings[case.variants] <= (1 if case.variants else _ALIKE)
 
     @np.errstate(all="ignore")
     def look(self, case: Case, inputs: Inputs, expected: Mapping[str, Expected]) -> None:
         """Try the mutants that nothing has shown yet on one more case."""
         self._look_at_rounding(inputs, expected)
+        if not self.is_new(case):
+            return
         waiting: dict[Mutant, Inputs] = {}
         for mutant, wrong in mutants(self._runner, inputs):
             self.tried.add(mutant)

@@ -203,6 +203,8 @@ def _take_up(finished: Finished, runner: Runner, others: _Others, tolerance: Vis
     """Leave everything as it was after this case."""
     if not finished.result.unusable:
         others.put(finished.result.case)
+    if finished.result.status == "passed":
+        tolerance.is_new(finished.result.case)
     runner.calls, runner.attributed, runner.hidden = finished.calls, finished.attributed, finished.hidden
     runner.reference.wide = finished.wide
     tolerance.tried.update(finished.tried)
