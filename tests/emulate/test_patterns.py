@@ -37,6 +37,8 @@ NOT_REACHED = {
     "bad-texture-fetch-hoisted": "textures are not executed",
     "bad-wait-depends-on-data": "the data that skips the wait is not drawn",
     "bad-waiter-may-not-exist": "the block has the thread that waits",
+    "bad-ring-handed-back-before-wgmma-read": "wgmma is not executed",
+    "bad-ring-multiplied-one-too-early": "wgmma is not executed",
     "bad-wgmma-without-proxy-fence": "wgmma is not executed",
     "barrier-in-divergent-code": "no thread is beyond the bound with the number of elements tried",
     "flag-scope-too-narrow": "the writer on another device is not run",

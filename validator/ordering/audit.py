@@ -110,7 +110,8 @@ def _waits(facts: Facts) -> tuple[WaitRow, ...]:
         rows.append(WaitRow(kind, line(poll.touch.index), f"polls '{poll.name}' until it says so"))
     for name in sorted({facts.guard_of(t) for t in facts.touches} - {""}):
         rows.extend(facts.flag_order(name).rows())
-    for event in facts.events(EventKind.ASYNC_WAIT):
+    copies = [e for e in facts.events(EventKind.ASYNC_WAIT) if not (e.group or "").startswith("tcgen05")]
+    for event in copies:
         left = "an unknown number of" if event.pending is None else str(event.pending)
         rows.append(WaitRow("async-group", line(event.index), f"{event.group or 'copies'}: all but {left} groups done"))
     return tuple(sorted(set(rows), key=lambda r: (r.line.text or 0, r.line.pc or 0, r.kind, r.text)))

@@ -123,6 +123,10 @@ class EventKind(Enum):
     """fence.proxy.async and its relatives."""
     ASYNC_READ = auto()
     """wgmma or tcgen05 that reads shared memory through the async proxy."""
+    TENSOR_LOAD = auto()
+    """tcgen05.ld: tensor memory into registers; done behind an ASYNC_WAIT of the same `group`."""
+    TENSOR_STORE = auto()
+    """tcgen05.st: registers into tensor memory, likewise."""
     CALL = auto()
     """A call whose body the program does not hold; `name` says what is called."""
     EXIT = auto()
@@ -343,7 +347,8 @@ class Event:
     result: Reg | None = None
     """Predicate or register that says whether the wait succeeded."""
     group: str | None = None
-    """`cp.async`, `bulk`, `mbarrier`, `wgmma`, `tcgen05`: how completion of an asynchronous operation is observed."""
+    """`cp.async`, `bulk`, `mbarrier`, `wgmma`, `tcgen05`, `tcgen05.ld`, `tcgen05.st`: how completion of an asynchronous
+    operation is observed; in machine code the scoreboards of a load follow, of which any will do (`tcgen05.ld.2.3`)."""
     pending: int | None = None
     """ASYNC_WAIT: groups that may still be in flight afterwards."""
     read_only: bool = False

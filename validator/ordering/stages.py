@@ -43,6 +43,7 @@ class Kind(Enum):
     UNFINISHED = "is handed over before it is done"
     SHORT = "counts fewer bytes"
     SOURCE = "is overwritten"
+    MULTIPLIED = "is handed back while it is multiplied"
 
 
 class Fault(NamedTuple):

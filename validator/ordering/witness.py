@@ -21,11 +21,19 @@ from validator.ordering.samples import Samples, Some, known
 from validator.ordering.waits import Order
 from validator.ordering.walk import EVERY, State, Walk, branching, compared, joined, made_of
 
-__all__ = ["reached_unwaited"]
+__all__ = ["Passing", "reached_unwaited"]
 
 _TURNS = 160
 """Times a block is walked; samples that go round more often are let go of."""
 _STEPS = 8000
+
+
+class Passing(NamedTuple):
+    """What each thread has to pass by itself: no barrier takes it from one to the other."""
+
+    at_events: Mapping[int, int]
+    """Instruction → threads that pass there."""
+    edges: Mapping[tuple[int, int], int] = {}
 
 
 class Reached(NamedTuple):
@@ -37,7 +45,7 @@ class Reached(NamedTuple):
 
 def reached_unwaited(
     masks: Masks,
-    order: Order,
+    order: Order | Passing,
     goals: Mapping[int, int],
     since: frozenset[int] | None = frozenset(),
     steps: int = _STEPS,
@@ -57,7 +65,9 @@ def reached_unwaited(
 class _Walk(Walk):
     drawn = False
 
-    def __init__(self, masks: Masks, order: Order, goals: Mapping[int, int], since: frozenset[int] | None) -> None:
+    def __init__(
+        self, masks: Masks, order: Order | Passing, goals: Mapping[int, int], since: frozenset[int] | None
+    ) -> None:
         self.order, self.goals, self.since = order, goals, since or frozenset[int]()
         self.last = (EventKind.EXIT,) if self.drawn else (EventKind.EXIT, EventKind.GRID_WAIT)
         """What ends a walk."""

@@ -214,8 +214,19 @@ def _tensor_alloc(statement: Statement) -> Event:
     return event
 
 
+def _tensor_access(kind: EventKind, group: str) -> Builder:
+    """Builder of a load or store of tensor memory."""
+
+    def build(statement: Statement) -> Event:
+        event = make_event(statement, kind)
+        event.group = group
+        return event
+
+    return build
+
+
 def _tcgen05(form: Form) -> Meaning:
-    step = form.words[1].partition("::")[0] if len(form.words) > 1 else ""
+    step, _, side = form.words[1].partition("::") if len(form.words) > 1 else ("", "", "")
     if step == "alloc":
         return 0, _tensor_alloc
     if step in ("mma", "cp"):
@@ -223,8 +234,12 @@ def _tcgen05(form: Form) -> Meaning:
     if step == "commit":
         return 0, arrival("tcgen05")
     if step == "ld":
-        return 2 if "red" in form.mods else 1, None
-    if step in ("st", "dealloc", "relinquish_alloc_permit", "shift", "wait", "fence"):
+        return 2 if "red" in form.mods else 1, _tensor_access(EventKind.TENSOR_LOAD, "tcgen05.ld")
+    if step == "st":
+        return 0, _tensor_access(EventKind.TENSOR_STORE, "tcgen05.st")
+    if step == "wait" and side in ("ld", "st"):
+        return 0, wait(f"tcgen05.{side}", everything=True)
+    if step in ("dealloc", "relinquish_alloc_permit", "shift", "fence"):
         return 0, None
     raise Unknown("variant of tcgen05 is not known")
 

@@ -10,6 +10,7 @@ Bad:  two bulk copies onto an mbarrier that expects the bytes of one, or onto tw
 Bad:  a bulk store from `sm`, and `sm[t] = v` in the next turn with no `cp.async.bulk.wait_group.read` between.
 Bad:  a ring whose producer fills a stage again without waiting for its "empty" mbarrier, or whose consumers arrive
       there before they have read, or wait for the same parity in every round.
+Bad:  a ring whose consumers multiply a stage with `wgmma` and arrive at its "empty" mbarrier before `wait_group`.
 Good: `cp.async …; commit_group; wait_group 0; __syncthreads(); y = sm[t];`
 
 Mend it by waiting for the group or mbarrier, then the CTA barrier, then the reads; in a ring by arriving at the stage's
@@ -18,9 +19,10 @@ Mend it by waiting for the group or mbarrier, then the CTA barrier, then the rea
 Not seen: a stage of a `cp.async` ring that its own threads fill again while others still read it, where no followed
 thread reads just what another one fills; lanes that each announce too few bytes of one phase; state that one side of a
 ring resets and the other carries on, and waits left out in later tiles, where the fault comes after the steps that are
-followed; copies into another CTA; reads through descriptors (wgmma, tcgen05). Rings and stores are followed thread by
-thread with numbers for the kernel's inputs: not seen is what hangs on numbers that the kernel works out from shared
-memory, and a ring that readers and fillers share within a warp.
+followed; copies into another CTA; reads through descriptors (wgmma, tcgen05), but for stages that wgmma reads and an
+mbarrier hands back. Rings and stores are followed thread by thread with numbers for the kernel's inputs: not seen is
+what hangs on numbers that the kernel works out from shared memory, and a ring that readers and fillers share within a
+warp.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ from typing import TYPE_CHECKING
 
 from validator.ordering.doubts import NO_WAY
 from validator.ordering.findings import finding
+from validator.ordering.multiplied import handed_back
 from validator.ordering.pipeline import Late, Pipeline
 from validator.ordering.rounds import Rounds
 from validator.ordering.shared import Shared
@@ -57,6 +60,7 @@ def check(facts: Facts) -> Iterable[Finding]:
     yield from _overwritten(facts, early)
     yield from _late(facts, late)
     yield from _between_threads(facts, shared, [fault for fault in faults if fault.copy not in told])
+    yield from _between_threads(facts, shared, handed_back(facts))
 
 
 def _late(facts: Facts, found: Iterable[Late]) -> Iterator[Finding]:
@@ -114,6 +118,11 @@ _TEXTS = {
         "shared memory is overwritten by {other} while {copy} may still read it",
         "a bulk store reads its source when it comes to it; a barrier does not wait for it",
         "execute cp.async.bulk.wait_group.read in the thread that issued the store, then a barrier",
+    ),
+    Kind.MULTIPLIED: (
+        "shared memory is handed back at {other} while {copy} may still read it",
+        "wgmma is asynchronous: an arrival does not wait for it, and wait_group n leaves the last n groups under way",
+        "execute wgmma.wait_group with the right count before the arrival",
     ),
 }
 """Kind → (message, why, how to mend it)."""

@@ -42,13 +42,15 @@ RULE = Rule(
 def check(facts: Facts) -> Iterable[Finding]:
     """One finding per asynchronous read, and per copy onto what was stored."""
     shared = Shared(facts)
+    # The tensor core writes the address that it allots itself: no plain store.
+    written = [w for w in shared.writes if w.event.group != "tcgen05"]
     for event, region in (*((r.event, r.region) for r in shared.async_reads), *shared.by_descriptor):
         if region is not None:
-            writers = [w for w in shared.writes if shared.meet(w.region, region)]
+            writers = [w for w in written if shared.meet(w.region, region)]
         else:
             # Which operands a descriptor names is not in the instruction: only where nothing but plain stores fills
             # shared memory it can be no other.
-            writers = [] if shared.copies else shared.writes
+            writers = [] if shared.copies else written
         bad, late = _unfenced(facts, writers, event) if writers else ([], [])
         if bad or late:
             what = "with no fence.proxy.async between" if bad else "and fenced only after the barrier, by other threads"
@@ -57,9 +59,7 @@ def check(facts: Facts) -> Iterable[Finding]:
             yield _finding(facts, event, (bad or late)[0].event, "reads", what, key, severity)
     for copy in shared.copies:
         if copy.event.group == "mbarrier" and not copy.remote:
-            # The tensor core writes the address that it allots itself: no plain store.
-            plain = (w for w in shared.writes if w.event.group != "tcgen05")
-            writers = [w for w in plain if shared.meet(w.region, copy.region)]
+            writers = [w for w in written if shared.meet(w.region, copy.region)]
             bad, _ = _unfenced(facts, writers, copy.event)
             if bad:
                 key = repr(copy.region), "overwritten"

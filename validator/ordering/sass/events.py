@@ -406,6 +406,11 @@ def _fence(i: Instruction, index: int, constants: Constants) -> list[Event]:
 
 
 def _view(i: Instruction, index: int, constants: Constants) -> list[Event]:
+    """FENCE.VIEW.ASYNC: `.S` and `.G` are fence.proxy.async, `.T` is tcgen05.wait::st."""
+    if "T" in i.modifiers:
+        waited = _event(EventKind.ASYNC_WAIT, i, index)
+        waited.group, waited.pending = "tcgen05.st", 0
+        return [waited]
     event = _event(EventKind.PROXY_FENCE, i, index)
     if "ASYNC" not in i.modifiers:
         event.proxy = "alias"

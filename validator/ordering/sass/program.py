@@ -30,6 +30,7 @@ from validator.ordering.sass.lower import is_local, operations
 from validator.ordering.sass.opcodes import HARMLESS
 from validator.ordering.sass.operands import Constants
 from validator.ordering.sass.order import settle_order
+from validator.ordering.sass.tensor import tensor_events
 from validator.ordering.sass.uniform import uniform_moves
 from validator.ordering.sass.warps import warp_barriers
 
@@ -151,7 +152,11 @@ class SassProgram:
             elif instruction.base not in HARMLESS:
                 found.extend(events_of(instruction, index, self._constants))
         words = [code[p * _WORD : p * _WORD + _WORD] for p in self._places]
-        return settle_order(local, words, found)
+        settled = settle_order(local, words, found)
+        if not any(instruction.base in ("LDTM", "STTM") for instruction in self._section):
+            return settled
+        # What an instruction waits for comes before what it does.
+        return sorted((*tensor_events(local, words), *settled), key=lambda e: e.index)
 
     def _callee(self, place: int) -> str:
         """Name of a function outside the section: from its relocation or from the address table in bank 4."""
