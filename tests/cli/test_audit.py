@@ -41,6 +41,16 @@ def test_a_proven_kernel_passes(cli):
     assert "'w' is fixed for the life of the loaded model" in done.out
 
 
+def test_what_the_budget_leaves_is_unproven_and_said(cli):
+    done = cli("audit", ptx(GOOD), *contract(GOOD), "--budget", "0s", cwd=ROOT)
+    assert done.code == 1
+    assert done.out.startswith("UNPROVEN: no kernel was examined")
+    assert "not examined: the budget of 0 s was spent before its turn" in " ".join(done.out.split())
+    done = cli("audit", ptx(GOOD), "--budget", "soon", cwd=ROOT)
+    assert done.code == 2
+    assert "'soon' is no duration" in done.err
+
+
 def test_a_refuted_kernel_shows_parameter_role_line_path_and_fix(cli):
     done = cli("audit", ptx(BAD), *contract(BAD), cwd=ROOT)
     assert (done.code, done.err) == (1, "")

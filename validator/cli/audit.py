@@ -30,7 +30,8 @@ JOBS = 8
 @click.option("--init-contract", is_flag=True, help="Print a contract to fill in instead of a report.")
 @click.option("--against", metavar="OLD.json", help="Also say what changed since an earlier audit.")
 @click.option("--jobs", type=click.IntRange(1, 256), help="Processes. [default: one per core, at most 8]")
-@click.option("--cache", metavar="DIR", help="Keep results of files here and reuse those of unchanged ones.")
+@click.option("--cache", metavar="DIR", help="Keep results here: of unchanged files, and of an audit that was stopped.")
+@click.option("--budget", metavar="TIME", help="As 90s, 20m, 1h30m: what is not begun by then is unproven.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress, and no report on stdout but the verdict.")
 def audit(
     paths: tuple[str, ...],
@@ -42,6 +43,7 @@ def audit(
     against: str | None,
     jobs: int | None,
     cache: str | None,
+    budget: str | None,
     quiet: bool,
 ) -> int:
     """Audit PTX, cubins, libraries, wheels and folders of them.
@@ -55,6 +57,7 @@ def audit(
     from validator.ordering.artifacts import Artifact, audit_artifacts
     from validator.report.audit_words import headline, verdict_of
 
+    over = _over(budget)
     files = parse_outputs(outputs, FORMATS)
     declared, steps = _contract(contract)
     before = _earlier(against)
@@ -69,7 +72,12 @@ def audit(
             jobs=jobs or min(os.cpu_count() or 1, JOBS),
             progress=progress,
             cache=Path(cache) if cache else None,
+            over=over,
         )
+    except KeyboardInterrupt:
+        progress.close()
+        click.echo(_KEPT if cache else _NOT_KEPT, err=True)
+        raise
     finally:
         progress.close()
     if init_contract:
@@ -85,6 +93,24 @@ def audit(
     else:
         emit(_render(result, drift, format_, interactive=True))
     return 0 if verdict.value == "pass" else 1
+
+
+_KEPT = "what is done so far is kept: the same command goes on from there"
+_NOT_KEPT = "with --cache DIR what is done is kept, and the same command goes on from there"
+
+
+def _over(budget: str | None) -> Callable[[], str]:
+    """Whether the time is over, and in which words; empty: it is not."""
+    if budget is None:
+        return str
+    import time
+
+    from validator.scale.budget import in_words, parse_duration
+
+    seconds = parse_duration(budget, "--budget")
+    end = time.monotonic() + seconds
+    said = f"the budget of {in_words(seconds)} was spent before its turn"
+    return lambda: said if time.monotonic() >= end else ""
 
 
 def _contract(path: str | None) -> tuple[tuple[KernelContract, ...], tuple[Step, ...]]:

@@ -7,6 +7,7 @@ never stands in memory as a whole. What cannot be read is a `Skipped`.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -20,13 +21,14 @@ from validator.ordering.assembly import assemble
 from validator.ordering.batch import Batch, Outcome, Settings, Text, Work, audit_batch
 from validator.ordering.result import Audit, KernelAudit, Skipped
 from validator.ordering.spread import spread
+from validator.ordering.unexamined import GO_ON, NOT_EXAMINED, left_out, unexamined
 
 if TYPE_CHECKING:
     from validator.binary.containers import Found
     from validator.binary.tools import Tools
     from validator.manifest.contract import KernelContract, Step
     from validator.ordering.sass.cache import ResultCache
-    from validator.ordering.sass.reader import Looked
+    from validator.ordering.sass.reader import Looked, Portion
     from validator.verdict.model import Finding
 
 __all__ = ["Artifact", "Progress", "audit_artifacts"]
@@ -73,16 +75,21 @@ def audit_artifacts(
     jobs: int = 1,
     progress: Progress | None = None,
     cache: Path | None = None,
+    over: Callable[[], str] | None = None,
 ) -> Audit:
     """Audit every kernel of every artifact whose name matches `kernel_glob` (None: all), in up to `jobs` processes.
 
-    `cache`: a folder, the validator's own, with results of files that did not change; None: everything is read again.
+    `cache`: a folder, the validator's own, with results of files that did not change, and of parts of large ones as
+    they are done; None: everything is read again. `over`: why nothing more is to be begun, in words; empty: go on.
+    What was not begun by then is unproven.
     """
     globs = (kernel_glob,) if isinstance(kernel_glob, str) else tuple(kernel_glob or ())
-    run = _Run([Artifact(*item) for item in artifacts], Settings(contracts, globs), progress, cache)
-    for outcome in spread(audit_batch, run.batches(_BATCH if jobs > 1 else 4 * _BATCH), jobs, _size):
-        run.take(outcome)
-    run.close()
+    run = _Run([Artifact(*item) for item in artifacts], Settings(contracts, globs), progress, cache, over)
+    try:
+        for outcome in spread(audit_batch, run.batches(_BATCH if jobs > 1 else 4 * _BATCH), jobs, _size):
+            run.take(outcome)
+    finally:
+        run.close()
     kernels = [kernel for file in run.files for kernel in file.kernels]
     skipped = [item for file in run.files for item in file.skipped]
     tools = {tool: version for file in run.files for tool, version in file.tools.items()}
@@ -110,20 +117,32 @@ class _File:
     """Of its entry in the cache."""
     open: int = 1
     """Pieces of work that are not done, reading it among them."""
+    left: int = 0
+    """Kernels for which there was no time."""
+    why: str = ""
+    """There was none."""
 
 
 class _Run:
     """One audit: hands out work, takes results, and closes each file when its last result is in."""
 
     def __init__(
-        self, artifacts: Sequence[Artifact], settings: Settings, progress: Progress | None, cache: Path | None
+        self,
+        artifacts: Sequence[Artifact],
+        settings: Settings,
+        progress: Progress | None,
+        cache: Path | None,
+        over: Callable[[], str] | None,
     ) -> None:
         self.files = [_File(artifact) for artifact in artifacts]
         self._settings = settings
         self._progress = progress
         self._cache_folder = cache
+        self._over = over or str
         self._closed = 0
         self._kernels = 0
+        self._found = 0
+        """Kernels that were seen so far, done or not."""
 
     # -- work --------------------------------------------------------------------------------------------------------
 
@@ -157,6 +176,9 @@ class _Run:
 
     def _pieces(self, number: int, file: _File) -> Iterator[Work]:
         if file.artifact.is_ptx():
+            if why := self._over():
+                file.skipped.append(Skipped(file.artifact.name, NOT_EXAMINED + why, GO_ON))
+                return
             yield Text(number, file.artifact.name, file.artifact.read())
             return
         from validator.binary.containers import find_binaries
@@ -164,18 +186,25 @@ class _Run:
 
         tools = Tools.find()
         file.tools.update(tools.versions)
-        reading = _Binary(number, file, self._settings, tools)
+        reading = _Binary(number, file, self._settings, tools, self._cache)
         for piece in find_binaries(file.artifact.source, file.artifact.name, tools):
             if isinstance(piece, Skipped):
                 file.skipped.append(piece)
             elif piece.kind == "ptx":
-                yield Text(number, piece.artifact, piece.data)
+                if why := self._over():
+                    file.skipped.append(Skipped(piece.artifact, NOT_EXAMINED + why, GO_ON))
+                else:
+                    yield Text(number, piece.artifact, piece.data)
             else:
                 looked = reading.survey(piece)
-                settled = reading.settled(looked)
-                file.kernels += settled
-                self._kernels += len(settled)
-                yield from reading.portions(piece, [item for item in looked if item.lower])
+                self._found += len(looked)
+                before = len(file.kernels)
+                file.kernels += reading.settled(looked)
+                for work in reading.portions(piece, [item for item in looked if item.lower], self._over):
+                    self._kernels += len(file.kernels) - before
+                    yield work
+                    before = len(file.kernels)
+                self._kernels += len(file.kernels) - before
 
     # -- results -----------------------------------------------------------------------------------------------------
 
@@ -185,6 +214,11 @@ class _Run:
             file.kernels.extend(part.kernels)
             file.skipped.extend(part.skipped)
             self._kernels += len(part.kernels)
+            if part.key and not part.skipped and self._cache is not None:
+                # At once: what is done of a large file is kept when the audit is interrupted.
+                from validator.ordering.sass.cache import Stored
+
+                self._cache.put(part.key, Stored(tuple(part.kernels)))
             self._done(file)
 
     def _done(self, file: _File) -> None:
@@ -192,11 +226,14 @@ class _Run:
         if not file.open:
             self._close(file)
         if self._progress is not None:
-            done = f"{self._closed} of {len(self.files)} files, {self._kernels} kernels"
+            found = f" of {self._found} found so far" if self._found > self._kernels else ""
+            done = f"{self._closed} of {len(self.files)} files, {self._kernels} kernels{found}"
             self._progress(f"{done}: {file.artifact.name}")
 
     def _close(self, file: _File) -> None:
         self._closed += 1
+        if file.left:
+            file.skipped.append(left_out(file.artifact.name, file.left, file.why))
         if not (file.kernels or file.skipped) and not self._settings.globs:
             hint = "name a file that holds PTX or machine code"
             file.skipped.append(Skipped(file.artifact.name, "holds no kernel", hint))
@@ -243,13 +280,15 @@ class _Run:
 class _Binary:
     """Machine code of one file: settles what it can and hands on the rest."""
 
-    def __init__(self, number: int, file: _File, settings: Settings, tools: Tools) -> None:
+    def __init__(self, number: int, file: _File, settings: Settings, tools: Tools, cache: ResultCache | None) -> None:
         from validator.ordering.sass.reader import SMALL
 
         self._number, self._file, self._settings, self._tools = number, file, settings, tools
         source = file.artifact.source
         size = source.stat().st_size if isinstance(source, Path) else len(source)
         self._in_full = None if size < SMALL else self._declared
+        self._cache = None if size < SMALL else cache
+        """For parts of the file: a small one is done before anybody interrupts it."""
 
     def _declared(self, name: str) -> bool:
         """What a contract says can make more of a kernel than its opcodes do."""
@@ -282,8 +321,9 @@ class _Binary:
         surveyed = (item.settled() for item in looked if not item.lower)
         return [audit_settled(k, match_contract(contracts, k.name, k.demangled)) for k in surveyed]
 
-    def portions(self, piece: Found, looked: Sequence[Looked]) -> Iterator[Work]:
-        """Kernels to lower, a batch at most in each portion."""
+    def portions(self, piece: Found, looked: Sequence[Looked], over: Callable[[], str]) -> Iterator[Work]:
+        """Kernels to lower, a batch at most in each portion; what is kept of them goes to the file, so does what is
+        left when the time is over."""
         from validator.ordering.batch import Code
         from validator.ordering.sass.reader import Portion, no_decoder
 
@@ -292,11 +332,29 @@ class _Binary:
             if missing not in self._file.skipped:
                 self._file.skipped.append(missing)
             return
-        places: list[int] = []
-        weight = 0
-        for item in looked:
-            places.append(item.place)
+        of_piece = hashlib.sha256(piece.data).digest() if self._cache is not None else b""
+        first = weight = 0
+        for number, item in enumerate(looked, 1):
             weight += item.scan.instructions
-            if weight >= _BATCH or item is looked[-1]:
-                yield Code(self._number, Portion(piece.artifact, piece.data, piece.arch, tuple(places)), weight)
-                places, weight = [], 0
+            if weight < _BATCH and number < len(looked):
+                continue
+            if why := over():
+                left = unexamined(looked[first:], self._settings.contracts, why)
+                self._file.kernels += left
+                self._file.left, self._file.why = self._file.left + len(left), why
+                return
+            portion = Portion(piece.artifact, piece.data, piece.arch, tuple(i.place for i in looked[first:number]))
+            key = self._key(of_piece, portion)
+            kept = self._cache.get(key) if self._cache is not None else None
+            if kept is not None:
+                self._file.kernels += kept.kernels
+            else:
+                yield Code(self._number, portion, weight, key)
+            first, weight = number, 0
+
+    def _key(self, of_piece: bytes, portion: Portion) -> str:
+        """Of what is kept of some kernels of a cubin with this digest; empty where nothing is."""
+        if self._cache is None:
+            return ""
+        which = ("kernels", str(portion.arch), *map(str, portion.places))
+        return self._cache.key(of_piece, portion.artifact, self._settings.contracts, which)

@@ -40,6 +40,8 @@ class Text(NamedTuple):
     """Number of the artifact it belongs to."""
     name: str
     data: bytes
+    key: str = ""
+    """Of its entry in the cache; empty: none of its own."""
 
     @property
     def weight(self) -> int:
@@ -58,6 +60,8 @@ class Code(NamedTuple):
     portion: Portion
     weight: int
     """Instructions."""
+    key: str = ""
+    """Of its entry in the cache; empty: none of its own."""
 
     @property
     def bytes(self) -> int:
@@ -84,6 +88,7 @@ class Part(NamedTuple):
     file: int
     kernels: list[KernelAudit]
     skipped: list[Skipped]
+    key: str = ""
 
 
 Outcome = list[Part]
@@ -91,7 +96,7 @@ Outcome = list[Part]
 
 def audit_batch(batch: Batch) -> Outcome:
     """Everything of a batch, in order. Whatever goes wrong with a piece is said, not raised."""
-    parts = [Part(item.file, [], []) for item in batch.work]
+    parts = [Part(item.file, [], [], item.key) for item in batch.work]
     codes: list[tuple[Part, Code]] = []
     for part, item in zip(parts, batch.work, strict=True):
         if isinstance(item, Text):

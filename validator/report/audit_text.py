@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from validator.ordering.result import Audit, KernelAudit
+from validator.ordering.unexamined import GO_ON
 from validator.report import audit_words as words
 from validator.report.text import STYLES, VERDICTS, Paint, plain
 from validator.report.words import by_weight, plural
@@ -80,7 +81,8 @@ class _Report:
 
     def open_kernels(self, status: Status, kernels: list[KernelAudit]) -> Iterator[str]:
         yield from self.heading(status, len(kernels))
-        kept, counted = words.apart(kernels)
+        examined, unseen = words.unexamined_apart(kernels)
+        kept, counted = words.apart(examined)
         groups = words.alike(kept)
         for same in groups[:FULL]:
             yield from self.kernel(same)
@@ -93,7 +95,9 @@ class _Report:
             left = sum(map(len, rest[LINES:]))
             yield f"  and {plural(left, 'more kernel')}: `--format json` holds them all"
         if counted:
-            yield from self.counted(counted)
+            yield from self.counted(counted, words.counted_words(counted), words.blocking(counted[0])[0].fix)
+        if unseen:
+            yield from self.counted(unseen, f"{plural(len(unseen), 'kernel')}: {unseen[0].reasons[0]}", GO_ON)
 
     def line(self, group: list[KernelAudit]) -> Iterator[str]:
         """A group of kernels in a line or two."""
@@ -104,16 +108,16 @@ class _Report:
         name = shorten(words.group_name(group), 100)
         yield from self.wrap(f"{count}{name} ({shorten(archs, 60)}): {shorten(why, 200)}", "  ", "    ")
 
-    def counted(self, kernels: list[KernelAudit]) -> Iterator[str]:
-        """Kernels of which nothing but the launch is open."""
+    def counted(self, kernels: list[KernelAudit], said: str, fix: str) -> Iterator[str]:
+        """Kernels that have nothing of their own to be shown."""
         yield ""
-        yield from self.wrap(words.counted_words(kernels), "  ", "    ")
+        yield from self.wrap(said, "  ", "    ")
         groups = words.families(kernels)
         named = [f"{g.kernels:,} x {shorten(g.name, 100)}" for g in groups[:NAMES]]
         if len(groups) > NAMES:
             named.append(f"{sum(g.kernels for g in groups[NAMES:]):,} of {len(groups) - NAMES:,} other names")
         yield from self.wrap(", ".join(named), "    ", "      ", 1000)
-        yield from self.fix(words.blocking(kernels[0])[0].fix)
+        yield from self.fix(fix)
 
     def kernel(self, group: list[KernelAudit]) -> Iterator[str]:
         kernel = group[0]

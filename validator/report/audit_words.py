@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from validator.ordering.program import Isa, Line
 from validator.ordering.result import AccessRow, Audit, KernelAudit, ParamRef
 from validator.ordering.rules import no_wait
+from validator.ordering.unexamined import is_unexamined
 from validator.report.words import by_weight, place, plural
 from validator.verdict.model import Finding, Location, Severity, Status, Verdict
 
@@ -39,6 +40,7 @@ __all__ = [
     "row_words",
     "spot_words",
     "title_of",
+    "unexamined_apart",
     "verdict_of",
 ]
 
@@ -160,6 +162,15 @@ def apart(kernels: Iterable[KernelAudit]) -> tuple[list[KernelAudit], list[Kerne
     for kernel in kernels:
         (counted if launch_unknown(kernel) else kept).append(kernel)
     return (kept, counted) if len(counted) > COUNTED else ([*kept, *counted], [])
+
+
+def unexamined_apart(kernels: Iterable[KernelAudit]) -> tuple[list[KernelAudit], list[KernelAudit]]:
+    """(kernels that were examined, those for which there was no time)."""
+    done: list[KernelAudit] = []
+    left: list[KernelAudit] = []
+    for kernel in kernels:
+        (left if is_unexamined(kernel) else done).append(kernel)
+    return done, left
 
 
 def counted_words(kernels: Sequence[KernelAudit]) -> str:
