@@ -340,6 +340,8 @@ def test_operations(text, register, wanted):
         ("B2R.RESULT RZ, P0", "P0"),
         ("R2UR UR4, R2", "UR4"),
         ("CS2R R4, SRZ", "R4 R5"),
+        ("USETMAXREG.TRY_ALLOC.CTAPOOL UP0, 0xe8", "UP0"),
+        ("USETMAXREG.DEALLOC.CTAPOOL 0x28", ""),
     ],
 )
 def test_definitions(text, registers):
