@@ -355,5 +355,10 @@ def test_nothing_global_is_not_applicable(assembler, audited):
 
 def test_distributed_shared_memory_is_not_global(assembler, audited):
     a = assembler("x")
+    meets = {"waits": False}, {"arrives": False}
+    for half in meets:
+        a.event(EventKind.CLUSTER_BARRIER, **half)
     a.load(a.let(Op.MAPA, a.shared("s"), Const(1)), Space.CLUSTER)
+    for half in meets:
+        a.event(EventKind.CLUSTER_BARRIER, **half)
     assert audited(a).status is Status.NOT_APPLICABLE

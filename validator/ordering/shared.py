@@ -28,6 +28,11 @@ _STEPS = 64
 """Values looked through behind one address."""
 
 
+def _wrapped(offset: int) -> int:
+    """Shared addresses have 32 bits: -16 that was added as 2^32 - 16, with the carry in another register, is -16."""
+    return (offset + (1 << 31)) % (1 << 32) - (1 << 31)
+
+
 @dataclass(frozen=True, slots=True)
 class Region:
     root: Root
@@ -93,7 +98,7 @@ class Shared:
             return None
         mine = [s for s in sources if s.root == root]
         exact = len(mine) == 1 and mine[0].exact
-        return Region(root, min(s.offset for s in mine), access.bytes if exact else None)
+        return Region(root, min(_wrapped(s.offset) for s in mine), access.bytes if exact else None)
 
     @cached_property
     def copies(self) -> list[SharedAccess]:
