@@ -82,9 +82,10 @@ def _tail(value: Array, target: Array) -> None:
     target[..., -max(1, value.shape[-1] // 8) :] = 0
 
 
-_ALIKE = 8
-"""Cases of other sizes alone in which a mutant is tried; of those that fill arguments in one way on purpose, one: where
-nothing else is as large, or all but one argument is zero, a mistake shows that hundreds of ordinary values hide."""
+_ALIKE, _EVERY = 8, 4
+"""Cases of other sizes alone in which a mutant is tried, and then each of so many; of those that fill arguments in one
+way on purpose, the first, and each of so many: where nothing else is as large, or all but one argument is zero, a
+mistake shows that hundreds of ordinary values hide."""
 _WAITING = 1 << 20
 """Bytes of mutants' inputs that are worth one exchange instead of several."""
 
@@ -102,8 +103,8 @@ class Visibility:
 
     def is_new(self, case: Case) -> bool:
         """Whether too few cases like this one were looked at to know what another would show; it is one of them now."""
-        self._fillings[case.variants] += 1
-        return self._fillings[case.variants] <= (1 if case.variants else _ALIKE)
+        self._fillings[case.variants] = count = self._fillings[case.variants] + 1
+        return count <= (1 if case.variants else _ALIKE) or count % _EVERY == 0
 
     @np.errstate(all="ignore")
     def look(self, case: Case, inputs: Inputs, expected: Mapping[str, Expected]) -> None:

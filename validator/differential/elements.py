@@ -11,7 +11,7 @@ from validator.differential.numbers import Array, is_float, largest
 from validator.differential.spread import F64, apart
 from validator.manifest.contract import Tolerance
 
-__all__ = ["judges_elements", "too_far", "too_many_steps", "ulp_distance", "wrong_elements"]
+__all__ = ["allowed_steps", "judges_elements", "too_far", "too_many_steps", "ulp_distance", "wrong_elements"]
 
 Bools = NDArray[np.bool_]
 
@@ -48,10 +48,11 @@ def too_many_steps(
     """Of integers. Where the reference at its own types and in float64 choose differently, either is right."""
     away, own = apart(got, native), native.astype(np.float64)
     either = np.where(exact == own, away, np.minimum(away, np.abs(got.astype(np.float64) - exact)))
-    return np.asarray(~unspecified & (either > _allowed_steps(tolerance, yardstick)))
+    return np.asarray(~unspecified & (either > allowed_steps(tolerance, yardstick)))
 
 
-def _allowed_steps(tolerance: Tolerance, yardstick: F64) -> F64 | float:
+def allowed_steps(tolerance: Tolerance, yardstick: F64) -> F64 | float:
+    """By how many an integer may be off."""
     match tolerance.policy:
         case "exact":
             return 0.0

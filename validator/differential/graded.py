@@ -3,12 +3,13 @@
 Rounding to such a type is no error that may be had anywhere: an honest implementation gives the very step that the
 exact result rounds to, but where a rounding error on the way takes it over the edge between two. Where that may be, the
 reference shows when all of an argument moves by several rounding errors: each argument up or down as a whole, because
-moves of single elements cancel as often as they add up.
+moves of single elements cancel as often as they add up. Where a scale is made of the argument itself, that moves
+nothing: larger values are also moved by more than smaller ones, and some values against others, equal ones alike.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, partial
 from itertools import product
 from typing import Any
@@ -21,7 +22,7 @@ from validator.differential.cases import Inputs, float_arguments
 from validator.differential.numbers import Array, eps_of, in_chunks, is_float, largest
 from validator.differential.spill import room
 
-__all__ = ["Graded", "at_edges", "edges", "is_graded", "only_rounded"]
+__all__ = ["Graded", "at_edges", "count_of", "edges", "is_graded", "only_rounded"]
 
 F64 = NDArray[np.float64]
 
@@ -29,6 +30,10 @@ _ERRORS = 8
 """Rounding errors of the promised precision that an honest implementation may have made before it rounds."""
 _OWN = 4
 """The same of an argument's own type, where that is coarser: nobody knows what it had been before it was rounded."""
+_APART = 16
+"""How much further than all of an argument a value is moved for each factor of two that it is larger."""
+_MIXED = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F)
+"""Odd numbers that part values from one another, each in its way."""
 _PATTERNS = 4
 """Ways to move the arguments against each other that are tried, each with its opposite."""
 
@@ -61,10 +66,45 @@ def at_edges(inputs: Inputs, wide: Inputs, moves: list[tuple[float, tuple[int, .
     for far, pattern in moves:
         moved = {n: _times(inputs[n], 1.0 + far * sign) for n, sign in zip(names, pattern, strict=True)}
         yield {**wide, **moved}
+    for far in (way * moves[0][0] for way in ((1, -1) if moves else ())):
+        for by in _WAYS:
+            yield {**wide, **{n: _apart(inputs[n], by, far) for n in names}}
+
+
+def count_of(moves: list[tuple[float, tuple[int, ...]]]) -> int:
+    """How many inputs `at_edges` makes of these."""
+    return len(moves) + (2 * len(_WAYS) if moves else 0)
+
+
+def _apart(array: Array, by: Callable[[F64], F64], far: float) -> Written:
+    """Every element moved by what its value says."""
+
+    def write(target: Array) -> None:
+        for there, here in in_chunks(target, array):
+            values = here.astype(np.float64)
+            there[...] = values * (1.0 + far * by(values))
+
+    return Written(array.shape, np.dtype(np.float64), write)
+
+
+def _by_size(values: F64) -> F64:
+    """More for larger values, and for positive ones."""
+    mantissa, exponent = np.frexp(values)
+    size = np.clip(exponent + 2 * np.abs(mantissa), -_APART, _APART)
+    return np.asarray(_APART * (size + (values > 0)))
+
+
+def _mixed(odd: int, values: F64) -> F64:
+    """Up or down, as chance has it."""
+    return np.where((values.view(np.uint64) * np.uint64(odd)) >> np.uint64(63), 1.0, -1.0)
 
 
 def _times(array: Array, factor: float) -> Written:
     return Written(array.shape, np.dtype(np.float64), partial(np.multiply, array, factor, casting="unsafe"))
+
+
+_WAYS: tuple[Callable[[F64], F64], ...] = (_by_size, *(partial(_mixed, odd) for odd in _MIXED))
+"""How far each value is moved, in what all of an argument is."""
 
 
 def only_rounded(native: Array, read: Iterable[Array]) -> bool:

@@ -28,6 +28,7 @@ from validator.differential.pools import pooled
 from validator.differential.spill import spilled
 from validator.differential.spread import F64
 from validator.differential.told import Wrong, fault_of, short
+from validator.differential.zero_points import beside_their_zero_points
 from validator.manifest.contract import KernelContract, Tolerance
 
 __all__ = ["accepts", "judge"]
@@ -44,7 +45,7 @@ def judge(contract: KernelContract, expected: Mapping[str, Expected], got: Mappi
         if (odd := _metadata(name, want, found)) or _right_there(contract, want, found):
             faults += odd
         else:
-            faults += [fault_of(wrong, name, got[name]) for wrong in _wrong(contract, want, got[name])]
+            faults += [fault_of(wrong, name, got[name]) for wrong in _wrong(contract, expected, got, name)]
     return faults
 
 
@@ -62,7 +63,7 @@ def accepts(contract: KernelContract, expected: Mapping[str, Expected], got: Map
     return not any(
         _metadata(name, want, got.get(name))
         or plainly_wrong(contract.tolerance, want, got[name])
-        or next(_wrong(contract, want, got[name]), None)
+        or next(_wrong(contract, expected, got, name), None)
         for name, want in expected.items()
     )
 
@@ -76,8 +77,10 @@ def _metadata(name: str, want: Expected, got: Array | There | None) -> list[Faul
     return []
 
 
-def _wrong(contract: KernelContract, want: Expected, got: Array) -> Iterator[Wrong]:
-    tolerance = contract.tolerance
+def _wrong(
+    contract: KernelContract, expected: Mapping[str, Expected], outputs: Mapping[str, Array], name: str
+) -> Iterator[Wrong]:
+    tolerance, want, got = contract.tolerance, expected[name], outputs[name]
     if tolerance.policy == "property":
         return  # a checker of the base revision decides, see `Runner.judged`
     if contract.rounding == "as-baseline" and is_float(got.dtype) and got.dtype.itemsize <= 2:
@@ -87,6 +90,8 @@ def _wrong(contract: KernelContract, want: Expected, got: Array) -> Iterator[Wro
     if not is_float(got.dtype):
         arrays = (got, want.native, want.exact, want.yardstick, want.unspecified)
         bad = marked(partial(too_many_steps, tolerance), *arrays)
+        if bad.any():
+            bad = beside_their_zero_points(tolerance, expected, outputs, name, bad)
         if bad.any():
             yield Wrong(FaultKind.VALUE, bad, want.native, {})
         return

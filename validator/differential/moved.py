@@ -18,7 +18,7 @@ import numpy as np
 from validator.differential import passes
 from validator.differential.arena import Written
 from validator.differential.cases import FILLED, Case, Inputs, float_arguments
-from validator.differential.graded import at_edges, edges, only_rounded
+from validator.differential.graded import at_edges, count_of, edges, only_rounded
 from validator.differential.inputs import EXACTLY, OUTWEIGHED, cancels
 from validator.differential.numbers import Array, Source, derived, dtype_of, eps_of, in_chunks
 from validator.differential.rounded import rounds_rows
@@ -136,7 +136,7 @@ class Beside:
             other = next(results)
             for name, spread in spreads.items():
                 spread.add_halves(one[name], other[name], summed.parts, share, outweighed=lost)
-        for outputs in islice(results, len(self._edges)):
+        for outputs in islice(results, count_of(self._edges)):
             for name, spread in spreads.items():
                 spread.add_edge(outputs[name])
         undecided = {

@@ -37,9 +37,12 @@ class Pooled:
 def pooled(tolerance: Tolerance, want: Expected, got: Array, finite: Bools) -> Pooled | None:
     """None: every pool is within its limit. `finite`: elements that are judged so."""
     error, yard = (room(got.shape, np.dtype(np.float64)) for _ in range(2))
-    for off, allowed, have, exact, due, judged in in_chunks(error, yard, got, want.exact, want.yardstick, finite):
+    arrays = error, yard, got, want.exact, want.yardstick, finite, want.native
+    for off, allowed, have, exact, due, judged, own in in_chunks(*arrays):
         np.abs(np.subtract(have, exact, out=off), out=off)
         off[~judged] = 0.0
+        if got.dtype.itemsize < exact.itemsize:
+            off[(exact == 0) & (off <= _UNSEEN) & (own.astype(np.float64) == 0)] = 0.0
         allowed[...] = np.where(judged, due, 0.0)
     if not _beyond(narrowest(tolerance), error, yard).any():
         return None  # then every pool of them is within its limit too
@@ -113,6 +116,9 @@ def _energy(values: F64, axes: tuple[int, ...] | None) -> F64:
     return np.asarray(np.einsum(f"{names},{names}->{''.join(names[a] for a in kept)}", values, values))
 
 
+_UNSEEN = 2.0**-40
+"""What may come out where float64 gives zero: terms as large as a few thousand that cancel leave no less there, and far
+out `1 + tanh(x)` and `log(1 + exp(x))` are zero by that alone. Whoever computes them otherwise is right to give it."""
 _POOLED = 4
 """Elements of a slice from which its own yardsticks say what it may be off by."""
 
