@@ -1,11 +1,15 @@
 """How long the audit of a compiled library takes and how much memory, beside `cuobjdump -sass` of the same file.
 
     python tests/benchmarks/bench_sass.py [--file LIB.so | --wheel sgl-kernel] [--folder DIR] [--seconds 240]
+    python tests/benchmarks/bench_sass.py [--file LIB.so | --wheel sgl-kernel] --drawn 250
 
 Downloads a wheel of the package index by name (half a gigabyte, once, into the folder) unless a file is given. Measured
 one after the other: the audit with an empty cache and with a full one; the audit of a quarter, a half and all of the
 library's cubins, for what a kernel costs as they become more; and cuobjdump printing the library, for at most
 `--seconds`. Memory is that of all processes together (proportional set sizes), sampled while they run.
+
+With `--drawn N` instead N kernels of the library, the same ones each time, lowered whatever their opcodes say, as they
+are under a contract: processor time of each step in one process, beside that of `nvdisasm` for as many instructions.
 
 cuobjdump rarely comes to its end: then its instructions are counted as they are printed, and what is reported is a
 bound (it took longer than that) and, named as such, an estimate from the share it printed. Run on a quiet machine;
@@ -19,6 +23,7 @@ import contextlib
 import fnmatch
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -27,13 +32,17 @@ import threading
 import time
 import zipfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from validator.binary.containers import Found, find_binaries
 from validator.binary.elf import Cubin
 from validator.binary.tools import Tools
+from validator.manifest.contract import KernelContract, Launch
+from validator.ordering.audit import audit_program
+from validator.ordering.result import Skipped
+from validator.ordering.sass.reader import Looked, Portion, lower, open_portion
 
 AUDIT = """
 import json, sys
@@ -187,6 +196,66 @@ def printed(path: Path, most: float) -> Printed:
     return Printed(time.perf_counter() - start, ended, instructions)
 
 
+class Drawn(NamedTuple):
+    """Kernels of a library, lowered and audited one after the other."""
+
+    kernels: int
+    instructions: int
+    seconds: dict[str, float]
+    """Step → processor time, that of the disassembler included."""
+    printing: float
+    """Processor time of nvdisasm for as many instructions, from the cubins that the kernels are from."""
+
+
+def drawn(path: Path, count: int, most: int = 4) -> Drawn:
+    """`count` kernels of the library, the same ones each time; nvdisasm prints at most `most` of their cubins."""
+    cubins = [p for p in find_binaries(path, path.name, Tools.find()) if isinstance(p, Found) and p.kind == "cubin"]
+    places = [
+        (number, place)
+        for number, piece in enumerate(cubins)
+        for place, kernel in enumerate(Cubin(piece.data, "cubin", piece.arch).kernels())
+        if Cubin(piece.data, "cubin", piece.arch).sm >= 90 and kernel.code
+    ]
+    chosen = sorted(random.Random(0).sample(places, min(count, len(places))))
+    looked: list[Looked] = []
+    for number in sorted({n for n, _ in chosen}):
+        piece, mine = cubins[number], tuple(p for n, p in chosen if n == number)
+        looked += open_portion(Portion(piece.artifact, piece.data, piece.arch, mine))
+    seconds = {"disassembling and lowering": 0.0, "analyses and rules": 0.0}
+    contract = KernelContract(match="*", launch=Launch(pdl=True))
+    start = spent()
+    for item in lower(looked, Tools.find()):
+        lowered = spent()
+        seconds["disassembling and lowering"] += lowered - start
+        if not isinstance(item, Skipped) and item.program is not None:
+            audit_program(item.program, contract, artifact=item.artifact, demangled=item.demangled)
+        start = spent()
+        seconds["analyses and rules"] += start - lowered
+    instructions = sum(item.scan.instructions for item in looked)
+    return Drawn(len(looked), instructions, seconds, printing([cubins[n] for n, _ in chosen][:most]) * instructions)
+
+
+def printing(cubins: Sequence[Found]) -> float:
+    """Processor seconds that nvdisasm takes for one instruction of these cubins."""
+    tool = Tools.find().nvdisasm
+    if tool is None:
+        raise SystemExit("nvdisasm is not here: pip install 'validator[sass]'")
+    instructions, start, quiet = 0, spent(), subprocess.DEVNULL
+    with tempfile.TemporaryDirectory() as folder:
+        for piece in cubins:
+            file = Path(folder) / "one.cubin"
+            file.write_bytes(piece.data)
+            subprocess.run([str(tool), str(file)], stdout=quiet, stderr=quiet, check=True, timeout=600)
+            instructions += sum(section.size // 16 for section in Cubin(piece.data, "cubin").code_sections)
+    return (spent() - start) / instructions
+
+
+def spent() -> float:
+    """Processor seconds of this process and of those that it started and that have ended."""
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
+
+
 # -- report ----------------------------------------------------------------------------------------------------------
 
 
@@ -226,6 +295,17 @@ def report_printing(path: Path, seconds: float, instructions: int, cold: Run) ->
         print(f"  estimate, at the same speed to its end: {whole:.0f} s, the audit 1/{whole / cold.seconds:.0f} of it")
 
 
+def report_drawn(path: Path, count: int) -> None:
+    found = drawn(path, count)
+    print(f"  {found.kernels} kernels drawn, {found.instructions} instructions, everything lowered, processor time:")
+    for step, seconds in found.seconds.items():
+        print(f"    {step}: {seconds:.1f} s, {seconds / found.kernels * 1000:.0f} ms a kernel")
+    total = sum(found.seconds.values())
+    print(
+        f"    nvdisasm, as many instructions: {found.printing:.1f} s; the audit {total / found.printing:.1f} times that"
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--file", type=Path)
@@ -234,10 +314,16 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "validator-bench")
     parser.add_argument("--seconds", type=float, default=240.0)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument(
+        "--drawn", type=int, default=0, metavar="N", help="kernels that are lowered; nothing else is run"
+    )
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
     path = options.file or library(download(options.wheel, options.folder), options.library, options.folder)
     print(f"{path.name}: {path.stat().st_size / 1e6:.0f} MB, {os.cpu_count()} cores, {options.jobs} processes")
+    if options.drawn:
+        report_drawn(path, options.drawn)
+        return
     cold = report_audits(path, options.jobs)
     with tempfile.TemporaryDirectory() as folder:
         archives, instructions = parts(path, Path(folder))
