@@ -114,7 +114,7 @@ KNOWN = [
     "fde97ab60baed0a5",
     "5dff47821b63aa4c",
     "d2187f3cf257d9f2",
-    "8774c1176c5d5cda",
+    "eecc8987550fdae6",
     "df0201cc5c3693e0",
     "3098a39d08682b98",
     "36230ca0563cd4b5",
