@@ -67,6 +67,18 @@ def short_rows_only(x, out):
 
 def no_number(x, out):
     out[...] = np.nan
+
+def imports_what_is_not_here(x, out):
+    from a_package.that_is_not_here import double
+    double(x, out)
+
+def imports_what_its_tree_lacks(x, out):
+    import beside_it.missing
+
+def imports_it_later(x, out):
+    if x.shape == (1, 1):
+        import a_package
+    out[...] = x + x
 """
 KERNEL: dict[str, Any] = {
     "match": "k",
@@ -82,6 +94,10 @@ KERNEL: dict[str, Any] = {
 
 def _ran(folder: Path, **changes: Any) -> list[Ran]:
     (folder / "ops.py").write_text(SOURCE)
+    (folder / "needs.py").write_text(
+        "import a_package.part\n\ndef double(x, out):\n    a_package.part.double(x, out)\n"
+    )
+    (folder / "beside_it").mkdir()
     return run_contracts([KernelContract.model_validate({**KERNEL, **changes})], Trees(folder, folder), 1, 0)
 
 
@@ -97,6 +113,14 @@ def _ran(folder: Path, **changes: Any) -> list[Ran]:
         ({"candidate": "ops:applied"}, Status.UNPROVEN, "the contract passes 2 arguments: x, out"),
         ({"candidate": "ops:wrong_inside_but_wrapped"}, Status.REFUTED, "cases fail"),
         ({"candidate": "ops:wrong_inside"}, Status.REFUTED, "cases fail"),
+        ({"candidate": "needs:double"}, Status.UNPROVEN, "not run here: needs:double imports a_package, which is not"),
+        (
+            {"candidate": "ops:imports_what_is_not_here"},
+            Status.UNPROVEN,
+            "not run here: ops:imports_what_is_not_here imp",
+        ),
+        ({"candidate": "ops:imports_what_its_tree_lacks"}, Status.REFUTED, "cases fail"),
+        ({"candidate": "ops:imports_it_later"}, Status.REFUTED, "cases fail"),
         ({"reference": "ops:duoble"}, Status.UNPROVEN, "reference ops:duoble cannot be imported from the base tree"),
         ({"reference": "opps:double"}, Status.UNPROVEN, "reference opps:double cannot be imported from the base tree"),
         ({"reference": "ops:scaled"}, Status.UNPROVEN, "'out'; the contract passes 2 arguments: x, out"),

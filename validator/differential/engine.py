@@ -16,7 +16,7 @@ from validator.differential.errors import DifferentialError
 from validator.differential.expected import Expected
 from validator.differential.faults import OF_VALUE, Fault, FaultKind
 from validator.differential.journal import Finished, Journal
-from validator.differential.misfit import reference_misfit, takes_others
+from validator.differential.misfit import lacks_package, reference_misfit, takes_others
 from validator.differential.results import CaseResult, KernelResult
 from validator.differential.runner import Outputs, Runner
 from validator.differential.running import run_case
@@ -87,7 +87,7 @@ def run_cases(
     """Run exactly these cases, or those up to the first result that is `enough`.
 
     Raises:
-        NotRunHere: the device that the candidate asks for is not here.
+        NotRunHere: the device that the candidate asks for is not here, or a package that it imports.
         DifferentialError: there is no such candidate, or it lies among tests.
     """
     if (started := runner.candidate.start()).outcome is Outcome.ABSENT:
@@ -96,6 +96,8 @@ def run_cases(
     if started.outcome is Outcome.UNLOADABLE and _is_not_there(target, started.detail):
         told = _AMONG_TESTS if started.detail.startswith(_OF_TESTS) else ""
         raise DifferentialError(f"the candidate {target} cannot be imported: {started.detail}{told}")
+    if started.outcome is Outcome.UNLOADABLE and (told := lacks_package(runner, started.detail)):
+        raise NotRunHere(told)
     journal = Journal() if journal is None else journal
     result = KernelResult(planned)
     others, tolerance = _Others(runner), Visibility(runner)
@@ -132,7 +134,14 @@ def run_cases(
 
 
 def _misfit(runner: Runner, first: CaseResult) -> str:
-    """Why no other case can be run either, in the words of whoever wrote the contract; empty where they can."""
+    """Why no other case can be run either, in the words of whoever wrote the contract; empty where they can.
+
+    Raises:
+        NotRunHere: the candidate imports, as it is called, a package that is not here.
+    """
+    raised = next((f.message for f in first.faults if f.kind is FaultKind.WORKER), "")
+    if told := lacks_package(runner, raised.removeprefix("the candidate raised: ")):
+        raise NotRunHere(told)
     return reference_misfit(runner, first) if first.unusable else takes_others(runner, first)
 
 

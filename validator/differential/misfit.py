@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 from pathlib import Path
 
 from validator.differential.faults import FaultKind
@@ -11,10 +12,24 @@ from validator.differential.results import CaseResult
 from validator.differential.runner import Runner
 from validator.run.sandbox import Outcome
 
-__all__ = ["reference_misfit", "takes_others"]
+__all__ = ["lacks_package", "reference_misfit", "takes_others"]
 
 _LARGEST = 1 << 20
 """Bytes of a source that is looked at."""
+
+
+_LACKS = re.compile(r"ModuleNotFoundError: No module named '([^\W\d]\w*)['.]")
+
+
+def lacks_package(runner: Runner, error: str) -> str:
+    """Why an import says nothing about the candidate: the package is not in its tree, and not here. Empty: it is."""
+    found = _LACKS.match(error)
+    if found is None:
+        return ""
+    name, tree = found[1], runner.candidate.tree
+    if name in sys.stdlib_module_names or (tree / name).is_dir() or (tree / f"{name}.py").is_file():
+        return ""
+    return f"{runner.candidate.target} imports {name}, which is not installed here (or not for this interpreter)"
 
 
 def takes_others(runner: Runner, first: CaseResult) -> str:
