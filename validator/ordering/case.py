@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from validator.change.written import WrittenKernel, is_compiled_as
+from validator.change.written import Compiled, WrittenKernel
 from validator.manifest.contract import KernelContract
 from validator.manifest.matching import match_contract
 from validator.manifest.model import Manifest
@@ -165,7 +165,7 @@ class Case:
         return Obligation(
             id=f"{FAMILY}/all artifacts",
             statement="the manifest names every compiled file, each was audited, and every kernel in it is declared; "
-            "the kernels that changed sources define are among them",
+            "the kernels that were found in changed sources are among them",
             status=worst(statuses),
             reason=reasons[0] + more,
             evidence=tuple(evidence[id(k)].id for k in strangers),
@@ -187,9 +187,9 @@ class Case:
 
     def _compiled_nowhere(self) -> Iterator[str]:
         """Kernels of the changed sources that nothing audited holds: they are compiled when somebody calls them."""
-        names = [name for k in self.audit.kernels for name in (k.name, k.demangled)]
+        compiled = Compiled(name for k in self.audit.kernels for name in (k.name, k.demangled))
         for kernel in self.written:
-            if not is_compiled_as(kernel, names):
+            if not compiled.holds(kernel):
                 yield (
                     f"{kernel.path}:{kernel.line} defines the kernel {kernel.name}, and nothing that was audited holds "
                     "it; say in a [[builds]] table how it is built, or commit what it is compiled to and name that "
