@@ -80,6 +80,15 @@ def test_report_says_what_changed_since_an_earlier_run(cli: Cli, bundle: Path, t
     assert "another policy judged: sha256:000000000000 then, sha256:cccccccccccc now" in done.out
 
 
+def test_report_says_that_a_bundle_was_touched(cli: Cli, bundle: Path) -> None:
+    result = bundle / "result.json"
+    result.write_text(result.read_text().replace('"unproven"', '"proven"'))
+    done = cli("report", str(bundle))
+    assert done.code == 0
+    assert "touched: result.json" in done.err
+    assert "validator verify" in done.err
+
+
 def test_report_refuses_what_is_no_bundle(cli: Cli, tmp_path: Path) -> None:
     done = cli("report", str(tmp_path))
     assert (done.code, done.out) == (2, "")

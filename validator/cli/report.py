@@ -27,7 +27,7 @@ def report(bundle: str, format_: str, outputs: tuple[str, ...], limit: int | Non
     """Render the result that BUNDLE holds.
 
     A format never changes a verdict, and this command judges nothing: `validator verify` says whether the bundle can be
-    believed.
+    believed. Where its digests do not hold, that is said on stderr.
 
     Exit codes: 0 rendered, 2 no bundle.
     """
@@ -35,11 +35,16 @@ def report(bundle: str, format_: str, outputs: tuple[str, ...], limit: int | Non
     from validator.report.changes import since
     from validator.report.formats import render
     from validator.report.reading import read_result
+    from validator.text import visible
+    from validator.verdict.bundle import verify_bundle
 
     files = parse_outputs(outputs, FORMATS)
     result = read_result(Path(bundle))
     if against:
         result = since(read_result(Path(against)), result)
+    for folder in (bundle, against) if against else (bundle,):
+        for problem in verify_bundle(Path(folder)):
+            click.echo(f"touched: {visible(str(problem))}; `validator verify` says more", err=True)
     write_outputs(files, lambda kind: render(result, kind, limit=limit))
     emit(render(result, format_, interactive=True, limit=limit))
     return 0
