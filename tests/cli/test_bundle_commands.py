@@ -82,7 +82,7 @@ def test_report_says_what_changed_since_an_earlier_run(cli: Cli, bundle: Path, t
 
 def test_report_says_that_a_bundle_was_touched(cli: Cli, bundle: Path) -> None:
     result = bundle / "result.json"
-    result.write_text(result.read_text().replace('"unproven"', '"proven"'))
+    result.write_text(result.read_text().replace('"status": "unproven"', '"status": "proven"'))
     done = cli("report", str(bundle))
     assert done.code == 0
     assert "touched: result.json" in done.err
