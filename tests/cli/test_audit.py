@@ -159,6 +159,7 @@ def test_broken_and_empty_files_are_never_a_pass(cli, tmp_path):
     assert [k["status"] for k in document["kernels"]] == ["proven"]
     assert len(document["skipped"]) == 3
     assert all(s["reason"] for s in document["skipped"])
+    assert not [s for s in document["skipped"] if s["artifact"] in s["reason"]], "it is named once"
 
 
 def test_only_the_kernels_asked_for(cli):

@@ -91,7 +91,7 @@ def _guarded(path: Path, name: str, tools: Tools, limits: Limits, depth: int) ->
     try:
         yield from _file(path, name, tools, limits, depth)
     except BinaryError as error:
-        yield Skipped(name, str(error))
+        yield Skipped.because(name, error)
 
 
 def _file(path: Path, name: str, tools: Tools, limits: Limits, depth: int) -> Iterator[Found | Skipped]:

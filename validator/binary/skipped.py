@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from validator.errors import ValidatorError
+
 __all__ = ["Skipped"]
 
 
@@ -14,3 +16,9 @@ class Skipped:
     artifact: str
     reason: str
     fix: str = ""
+
+    @classmethod
+    def because(cls, artifact: str, error: ValidatorError) -> Skipped:
+        """With what an error says of it, but for its own name."""
+        told = (p.what if p.where in ("", artifact) else f"{p.where}: {p.what}" for p in error.problems)
+        return cls(artifact, "; ".join(told), "; ".join(dict.fromkeys(p.fix for p in error.problems if p.fix)))

@@ -310,7 +310,7 @@ class _Binary:
         try:
             return survey(piece, self._wanted if self._settings.globs else None, self._in_full)
         except SassError as error:
-            self._file.skipped.append(Skipped(piece.artifact, str(error)))
+            self._file.skipped.append(Skipped.because(piece.artifact, error))
             return []
 
     def settled(self, looked: Sequence[Looked]) -> list[KernelAudit]:

@@ -56,7 +56,7 @@ def gather(tree: Tree, artifacts: Iterable[Artifact]) -> Supply:
         try:
             blobs.append((path, tree.read(path, MAX_ARTIFACT)))
         except ChangeError as error:
-            missing.append(Skipped(path, "; ".join(p.what for p in error.problems)))
+            missing.append(Skipped.because(path, error))
     digests = {path: f"sha256:{hashlib.sha256(data).hexdigest()}" for path, data in blobs}
     return Supply(tuple(blobs), digests, tuple(missing), tuple(declared))
 

@@ -124,7 +124,7 @@ def lower(looked: Sequence[Looked], tools: Tools) -> Iterator[SassKernel | Skipp
         try:
             program = _program(item, names[item.kernel.name], tools, table[1])
         except SassError as error:
-            yield Skipped(item.where, str(error))
+            yield Skipped.because(item.where, error)
             continue
         name, arch = item.kernel.name, item.cubin.arch
         yield SassKernel(item.cubin.name, name, names[name], arch, program.digest, item.scan, program)
@@ -201,7 +201,7 @@ def _all(
             except SassError as error:
                 if piece.artifact == module.name:
                     raise
-                module.skipped.append(Skipped(piece.artifact, str(error)))
+                module.skipped.append(Skipped.because(piece.artifact, error))
                 continue
             yield from (item.settled() for item in looked if not item.lower)
             pending += (item for item in looked if item.lower)
