@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from validator.change.kernels import HOST_SUFFIXES, SOURCE_SUFFIXES
 from validator.change.model import Change, ChangeStatus, FileKind, read_many
 from validator.change.written import cuda, python
-from validator.change.written.definition import Definition, Maker, Mentions
+from validator.change.written.definition import Definition, Maker
 from validator.globs import matches
 
 __all__ = ["Compiled", "WrittenKernel", "kernels_written"]
@@ -42,7 +42,7 @@ def kernels_written(change: Change, tests: Sequence[str]) -> list[WrittenKernel]
     head = [f.path for f in there if f.status is not ChangeStatus.DELETED and not matches(f.path, tests)]
     base = [f.old_path or f.path for f in there if f.status is not ChangeStatus.ADDED]
     texts = dict(read_many(change.head_tree, sorted(filter(_is_source, head))))
-    defined, mentions = _read(texts)
+    defined, used = _read(texts)
     if not any(defined.values()):
         return []
     before, _ = _read(dict(read_many(change.merge_base_tree, sorted(set(filter(_is_source, base))))))
@@ -52,7 +52,7 @@ def kernels_written(change: Change, tests: Sequence[str]) -> list[WrittenKernel]
         WrittenKernel(path, one.line, one.name, one.maker)
         for path, ones in sorted(defined.items())
         for one in ones
-        if one.words not in words and (one.certain or one.name in mentions.launched or _is_edited(one, names))
+        if one.words not in words and (one.certain or one.name in used or _is_edited(one, names))
     ]
 
 
@@ -65,8 +65,8 @@ def _is_source(path: str) -> bool:
     return path.lower().endswith(SOURCE_SUFFIXES + HOST_SUFFIXES)
 
 
-def _read(texts: dict[str, bytes]) -> tuple[dict[str, list[Definition]], Mentions]:
-    """Every kernel that is defined in some files, and the names that are used in them."""
+def _read(texts: dict[str, bytes]) -> tuple[dict[str, list[Definition]], frozenset[str]]:
+    """Every kernel that is defined in some files, and the names of those that something in them uses."""
     parsed = {path: python.parsed(data) for path, data in texts.items() if path.endswith((".py", ".pyi"))}
     live = {path: cuda.live(data) for path, data in texts.items() if path not in parsed}
     markers = cuda.markers(live.values())
@@ -76,7 +76,7 @@ def _read(texts: dict[str, bytes]) -> tuple[dict[str, list[Definition]], Mention
     for path, module in parsed.items():
         found[path] = [] if module is None else list(python.definitions(module))
     modules = [module for module in parsed.values() if module is not None]
-    return found, Mentions(cuda.used(live.values(), found.values()) | python.launched(modules, found.values()))
+    return found, cuda.used(live.values(), found.values()) | python.launched(modules, found.values())
 
 
 class Compiled:

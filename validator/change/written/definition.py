@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-__all__ = ["Definition", "Maker", "Mentions"]
+__all__ = ["Definition", "Maker"]
 
 
 class Maker(StrEnum):
@@ -29,11 +29,3 @@ class Definition:
     maker: Maker
     certain: bool
     """Compiled whoever uses it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Mentions:
-    """How names are used."""
-
-    launched: frozenset[str]
-    """Names of kernels that something uses."""
