@@ -179,6 +179,12 @@ def test_a_header_counts_where_another_changed_file_names_its_kernel(tmp_path: P
     assert names(changed(tmp_path / "c", {b"k/deep.cuh": edited}, {b"k/deep.cuh": header, b"k/go.cu": use})) == ["deep"]
 
 
+def test_a_file_that_defines_nothing_may_launch(tmp_path: Path) -> None:
+    made = b"import triton\n\n@triton.jit\ndef there(p):\n    pass\n\n@triton.jit\ndef nobodys(p):\n    pass\n"
+    head = {b"k/a.py": made, b"k/b.py": b"from .a import there\n\nthere[(1,)](0)\n", b"k/c.py": b"x = 1\n"}
+    assert names(changed(tmp_path, head)) == ["there"]
+
+
 def test_what_the_base_defines_with_the_same_words_is_not_new(tmp_path: Path) -> None:
     edited = CUDA.replace(b"s = ", b"s += ").replace(b"void host(", b"// launches it\nvoid host(")
     edited = edited.replace(b"{ *p = T(1); }", b"{\n    *p = T(1);  // why\n}")

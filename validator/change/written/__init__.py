@@ -67,16 +67,26 @@ def _is_source(path: str) -> bool:
 
 def _read(texts: dict[str, bytes]) -> tuple[dict[str, list[Definition]], frozenset[str]]:
     """Every kernel that is defined in some files, and the names of those that something in them uses."""
-    parsed = {path: python.parsed(data) for path, data in texts.items() if path.endswith((".py", ".pyi"))}
-    live = {path: cuda.live(data) for path, data in texts.items() if path not in parsed}
+    live = {path: cuda.live(data) for path, data in texts.items() if not _is_python(path)}
     markers = cuda.markers(live.values())
     found: dict[str, list[Definition]] = {}
     for path, text in live.items():
         found[path] = list(cuda.definitions(text, markers, header=cuda.is_header(path)))
-    for path, module in parsed.items():
+    programs = {path: data for path, data in texts.items() if _is_python(path)}
+    modules = {path: python.parsed(data) for path, data in programs.items() if python.may_define(data)}
+    for path, module in modules.items():
         found[path] = [] if module is None else list(python.definitions(module))
-    modules = [module for module in parsed.values() if module is not None]
-    return found, cuda.used(live.values(), found.values()) | python.launched(modules, found.values())
+    wanted = python.uncertain(found.values())
+    if wanted:  # they may be launched by files that define nothing
+        told = re.compile("|".join(map(re.escape, sorted(wanted))).encode())
+        more = {path: python.parsed(d) for path, d in programs.items() if path not in modules and told.search(d)}
+        modules |= more
+    launched = python.launched([m for m in modules.values() if m is not None], wanted)
+    return found, cuda.used(live.values(), found.values()) | launched
+
+
+def _is_python(path: str) -> bool:
+    return path.endswith((".py", ".pyi"))
 
 
 class Compiled:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -10,10 +11,11 @@ from dataclasses import replace
 from validator.change.written import cuda
 from validator.change.written.definition import Definition, Maker
 
-__all__ = ["definitions", "launched", "parsed"]
+__all__ = ["definitions", "launched", "may_define", "parsed", "uncertain"]
 
 _LARGEST = 4 << 20
 """Bytes of a file that is parsed."""
+_WORDS = re.compile(rb"jit|kernel|prim_func|__global__")
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -27,6 +29,11 @@ def parsed(data: bytes) -> ast.Module | None:
             return ast.parse(data)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
+
+
+def may_define(data: bytes) -> bool:
+    """Whether any word of those that make kernels stands in a file."""
+    return _WORDS.search(data) is not None
 
 
 def definitions(module: ast.Module) -> Iterator[Definition]:
@@ -45,15 +52,17 @@ def definitions(module: ast.Module) -> Iterator[Definition]:
                 yield replace(one, line=node.lineno + one.line - 1 if node.end_lineno != node.lineno else node.lineno)
 
 
-def launched(modules: Sequence[ast.Module], found: Iterable[Sequence[Definition]]) -> frozenset[str]:
+def uncertain(found: Iterable[Sequence[Definition]]) -> frozenset[str]:
+    """Triton functions, of which a kernel may be made or which kernels may call."""
+    return frozenset(one.name for ones in found for one in ones if one.maker is Maker.TRITON)
+
+
+def launched(modules: Iterable[ast.Module], wanted: frozenset[str]) -> frozenset[str]:
     """Triton functions that something other than a kernel names; functions that kernels call are inlined.
 
     One that nobody names may be launched by a file that did not change: it is if it asks which program it is and gives
     nothing back, and no kernel names it.
     """
-    wanted = {one.name for ones in found for one in ones if one.maker is Maker.TRITON}
-    if not wanted:
-        return frozenset()
     outside: set[str] = set()
     inside: set[str] = set()
     alone: set[str] = set()
