@@ -22,7 +22,7 @@ ring resets and the other carries on, and waits left out in later tiles, where t
 followed; copies into another CTA; reads through descriptors (wgmma, tcgen05), but for stages that wgmma reads and an
 mbarrier hands back. Rings and stores are followed thread by thread with numbers for the kernel's inputs: not seen is
 what hangs on numbers that the kernel works out from shared memory, and a ring that readers and fillers share within a
-warp.
+warp. Machine code for architectures before sm_90 is not followed at all, its PTX is.
 """
 
 from __future__ import annotations

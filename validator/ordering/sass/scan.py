@@ -69,7 +69,10 @@ def _settle(
     sm: int, waits: int, triggers: int, accesses: int, unknown: int, first: int | None, calls: bool
 ) -> tuple[Settlement | None, str]:
     if sm < _FIRST_WITH_PDL:
-        return Settlement.NO_PDL, f"sm_{sm} has no programmatic dependent launch"
+        return (
+            Settlement.NO_PDL,
+            f"sm_{sm} has no programmatic dependent launch, and no other rule is run on its machine code",
+        )
     if first is not None:
         return (
             Settlement.WAITS_FIRST,
