@@ -168,9 +168,15 @@ def test_what_cannot_run_is_unproven(tmp_path: Path, changes: dict[str, Any], to
 
 
 def test_a_candidate_that_does_not_import_is_refuted_at_once(tmp_path: Path) -> None:
-    result = judged(tmp_path, BASE, {"fast/model.py": "import nothing_of_that_name\n"})
+    result = judged(tmp_path, BASE, {"fast/model.py": "import fast.nothing_of_that_name\n"})
     assert result.obligations[0].status is Status.REFUTED
     assert "nothing_of_that_name" in result.findings[0].message
+
+
+def test_a_candidate_that_imports_what_is_not_here_is_unproven(tmp_path: Path) -> None:
+    result = judged(tmp_path, BASE, {"fast/model.py": "import nothing_of_that_name\n"})
+    assert result.obligations[0].status is Status.UNPROVEN
+    assert "imports nothing_of_that_name, which is not installed here" in result.obligations[0].reason
 
 
 def test_too_few_judged_cases_are_unproven() -> None:
