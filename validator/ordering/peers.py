@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-from validator.ordering.program import Access, Direction, Event, EventKind, Op, Operand, Operation, Reg, Space
-from validator.ordering.shared import Shared, SharedAccess
+from validator.ordering.program import Access, Direction, Event, EventKind, Op, Operand, Space
+from validator.ordering.shared import Shared, SharedAccess, comes_of_mapa
 from validator.ordering.stages import orders, to_several
 from validator.ordering.witness import Passing, reached_unwaited
 
@@ -62,24 +62,8 @@ class Peers:
             or any(self._mapped(a, e.index) for a in sides[e.index])
         ]
 
-    def _mapped(self, address: tuple[Operand, ...], index: int) -> bool:
-        """Whether an address comes out of `mapa`."""
-        stack = [(operand, index) for operand in address]
-        seen: set[tuple[Operand, int]] = set()
-        while stack and len(seen) < _STEPS:
-            operand, place = stack.pop()
-            if (operand, place) in seen:
-                continue
-            seen.add((operand, place))
-            if isinstance(operand, Operation):
-                if operand.op is Op.MAPA:
-                    return True
-                stack += [(arg, place) for arg in operand.args if operand.op in _THROUGH]
-            elif isinstance(operand, Reg):
-                program = self.flow.program
-                sites = self.flow.reach(operand, place, program.guard(place))
-                stack += [(program.operation(site, operand), site) for site in sites]
-        return False
+    def _mapped(self, address: Iterable[Operand], index: int) -> bool:
+        return comes_of_mapa(self.flow, address, index, _THROUGH, _STEPS)
 
     # -- what stands between -----------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ constant part and ends where the next one starts. Where the base is not known no
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -16,9 +16,10 @@ from validator.ordering.program import Access, Direction, Event, EventKind, Op, 
 from validator.ordering.provenance import Root
 
 if TYPE_CHECKING:
+    from validator.ordering.dataflow import Flow
     from validator.ordering.facts import Facts
 
-__all__ = ["Region", "Shared", "SharedAccess"]
+__all__ = ["Region", "Shared", "SharedAccess", "comes_of_mapa"]
 
 _SHARED = (Space.SHARED, Space.CLUSTER)
 _MAYBE_SHARED = (*_SHARED, Space.GENERIC)
@@ -71,22 +72,8 @@ class Shared:
 
     def _mapped(self, event: Event, access: Access) -> bool:
         """Whether an address comes out of `mapa`, with constants added at most."""
-        flow = self.facts.flow
-        stack = [(operand, event.index) for operand in access.address]
-        seen: set[tuple[Operand, int]] = set()
-        while access.space is Space.CLUSTER and stack and len(seen) < _STEPS:
-            operand, index = stack.pop()
-            if (operand, index) in seen:
-                continue
-            seen.add((operand, index))
-            if isinstance(operand, Operation):
-                if operand.op is Op.MAPA:
-                    return True
-                stack += [(arg, index) for arg in operand.args if operand.op in _KEEPS]
-            elif isinstance(operand, Reg):
-                sites = flow.reach(operand, index, flow.program.guard(index))
-                stack += [(flow.program.operation(site, operand), site) for site in sites]
-        return False
+        far = access.space is Space.CLUSTER
+        return far and comes_of_mapa(self.facts.flow, access.address, event.index, _KEEPS, _STEPS)
 
     def _region(self, event: Event, access: Access) -> Region | None:
         sources = self.facts.provenance.sum(access.address, event.index) if access.address else ()
@@ -160,3 +147,23 @@ class Shared:
         if a.bytes is not None and b.bytes is not None:
             return a.offset < b.offset + b.bytes and b.offset < a.offset + a.bytes
         return self.part(a) == self.part(b)
+
+
+def comes_of_mapa(flow: Flow, address: Iterable[Operand], index: int, through: Collection[Op], steps: int) -> bool:
+    """Whether an address that instruction `index` uses comes out of `mapa`, through nothing but these operations; of at
+    most so many values that is looked up."""
+    stack = [(operand, index) for operand in address]
+    seen: set[tuple[Operand, int]] = set()
+    while stack and len(seen) < steps:
+        operand, place = stack.pop()
+        if (operand, place) in seen:
+            continue
+        seen.add((operand, place))
+        if isinstance(operand, Operation):
+            if operand.op is Op.MAPA:
+                return True
+            stack += [(arg, place) for arg in operand.args if operand.op in through]
+        elif isinstance(operand, Reg):
+            sites = flow.reach(operand, place, flow.program.guard(place))
+            stack += [(flow.program.operation(site, operand), site) for site in sites]
+    return False

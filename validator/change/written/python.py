@@ -15,6 +15,8 @@ __all__ = ["definitions", "launched", "may_define", "parsed", "uncertain"]
 
 _LARGEST = 4 << 20
 """Bytes of a file that is parsed."""
+_RENAMED = 4
+"""How often what a name stands for may have another name again."""
 _WORDS = re.compile(rb"jit|kernel|prim_func|__global__")
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -38,7 +40,8 @@ def may_define(data: bytes) -> bool:
 
 def definitions(module: ast.Module) -> Iterator[Definition]:
     """Decorated functions, functions that are handed to a compiler by a call, and kernels of CUDA C++ in strings."""
-    names, handed = _aliases(module), _handed(module)
+    names = _aliases(module)
+    handed = _handed(module, names)
     for node in ast.walk(module):
         if isinstance(node, _Function):
             makers = [_maker(names, decorator) for decorator in node.decorator_list]
@@ -113,25 +116,27 @@ def _aliases(module: ast.Module) -> dict[str, str]:
     return found
 
 
-def _handed(module: ast.Module) -> dict[str, Maker]:
+def _handed(module: ast.Module, names: dict[str, str]) -> dict[str, Maker]:
     """Functions that a call hands to a compiler: `f = triton.jit(f)`."""
-    names = _aliases(module)
-    calls = (n for n in ast.walk(module) if isinstance(n, ast.Call) and n.args and isinstance(n.args[0], ast.Name))
-    makers = ((call.args[0].id, _maker(names, call.func)) for call in calls if isinstance(call.args[0], ast.Name))
-    return {name: maker for name, maker in makers if maker is not None}
+    found: dict[str, Maker] = {}
+    for node in ast.walk(module):
+        if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Name):
+            maker = _maker(names, node.func)
+            if maker is not None:
+                found[node.args[0].id] = maker
+    return found
 
 
 def _maker(names: dict[str, str], decorator: ast.expr) -> Maker | None:
     """What compiles a function that is decorated so."""
     dotted = _dotted(decorator.func if isinstance(decorator, ast.Call) else decorator)
-    first, _, rest = dotted.partition(".")
-    for _ in range(4):  # a name may stand for another one
-        meant = names.get(first)
-        if meant is None or meant.partition(".")[0] == first:
-            dotted = f"{meant}.{rest}" if meant and rest else meant or dotted
+    for _ in range(_RENAMED):
+        first, dot, rest = dotted.partition(".")
+        if first not in names:
             break
-        dotted = f"{meant}.{rest}" if rest else meant
-        first, _, rest = dotted.partition(".")
+        dotted = names[first] + dot + rest
+        if dotted.partition(".")[0] == first:  # `from triton import triton`
+            break
     *where, what = dotted.split(".")
     if what == "jit" and {"triton", "gluon"} & set(where):
         return Maker.TRITON
