@@ -207,6 +207,24 @@ def test_nothing_changed(builder: RepositoryBuilder) -> None:
     assert open_change(builder.path, "main", "main").files == ()
 
 
+@pytest.mark.parametrize(
+    ("ref", "fix"),
+    [
+        ("nowhere", "git fetch origin nowhere"),
+        ("origin/nowhere", "git fetch origin nowhere:refs/remotes/origin/nowhere"),
+        ("change~9", "git fetch --deepen=200"),
+    ],
+)
+def test_what_brings_a_revision_into_a_shallow_clone(tmp_path: Path, ref: str, fix: str) -> None:
+    builder = RepositoryBuilder(tmp_path / "repo")
+    two(builder)
+    shallow = tmp_path / "shallow"
+    builder.git("clone", "-q", "--bare", "--depth=1", "--branch=change", builder.path.as_uri(), str(shallow))
+    with pytest.raises(ChangeError) as error:
+        Repository(shallow).resolve(ref)
+    assert f"`{fix}`" in str(error.value)
+
+
 def test_shallow_clone_says_what_is_missing(builder: RepositoryBuilder, tmp_path: Path) -> None:
     first = builder.commit({b"a": Node(b"0")})
     main = builder.commit({b"a": Node(b"1")}, first, branch="main")

@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.repository import Node, RepositoryBuilder
 from validator.change.git import open_change
-from validator.change.model import ChangeError
+from validator.change.model import AbsentObject, ChangeError, MissingFile, read_many
 
 
 @pytest.fixture
@@ -154,8 +154,26 @@ def test_missing_commits_are_not_fetched(hostile: RepositoryBuilder) -> None:
 def test_a_missing_tree_is_not_fetched(hostile: RepositoryBuilder) -> None:
     tree = hostile.git("cat-file", "-p", "change").split()[1]
     (hostile.path / ".git" / "objects" / tree[:2] / tree[2:]).unlink()
-    with pytest.raises(ChangeError):
+    with pytest.raises(AbsentObject, match="its tree is not in the repository"):
         open_change(hostile.path, "main", "change")
+
+
+def test_a_file_whose_content_is_not_here_is_no_missing_file(tmp_path: Path) -> None:
+    """What is left out where it cannot be read must not be what a sparse, partial clone lacks."""
+    builder = RepositoryBuilder(tmp_path / "repo")
+    module = Node(b"0" * 39 + b"1", 0o160000)
+    first = builder.commit({b"a.py": Node(b"1\n"), b"b.py": Node(b"2\n"), b"module": module}, branch="main")
+    builder.commit({b"a.py": Node(b"1\n"), b"b.py": Node(b"3\n"), b"module": module}, first, branch="change")
+    tree = open_change(builder.path, "main", "change").head_tree
+    assert dict(read_many(tree, ["a.py", "b.py", "module", "none"])) == {"a.py": b"1\n", "b.py": b"3\n"}
+    blob = builder.git("hash-object", "--stdin", data=b"1\n")
+    (builder.path / ".git" / "objects" / blob[:2] / blob[2:]).unlink()
+    tree = open_change(builder.path, "main", "change").head_tree
+    for read in (lambda: tree.read("a.py"), lambda: list(read_many(tree, ["b.py", "a.py"]))):
+        with pytest.raises(AbsentObject, match=r"a\.py: its content is not in the repository; this clone is partial"):
+            read()
+    with pytest.raises(MissingFile):
+        tree.read("none")
 
 
 def test_the_callers_environment_does_not_get_through(

@@ -181,6 +181,7 @@ expires = {today + timedelta(days=30)}
         (["--base", "--upload-pack=x"], ["not a revision's name"]),
         (["--rfc", "rfcs/kdb.toml"], ["no such file in the head", "did you mean rfcs/kda.toml?"]),
         (["--policies", "nowhere"], ["--policies nowhere"]),
+        (["--policies", "/nowhere/at/all"], ["--policies /nowhere/at/all: is neither a folder nor a revision"]),
         (["--output", "jsn=x"], ["there is no format 'jsn'", "did you mean 'json'?"]),
         (["--output", "json"], ["is not FORMAT=PATH"]),
         (["--output", "json=/nowhere/x.json"], ["there is no such folder", "mkdir -p"]),
@@ -311,6 +312,32 @@ def test_an_option_left_empty_by_a_script_is_refused(cli: Callable, plain: Any, 
 
 def test_an_empty_cache_is_none(cli: Callable, plain: Any) -> None:
     assert cli("check", "--base", "main", "--head", "kda", "--cache", "", cwd=plain.path).code == 0
+
+
+@pytest.mark.parametrize("inside", ["", "/folder"])
+def test_a_cache_that_cannot_be_used_is_told_and_changes_nothing(
+    cli: Callable, plain: Any, tmp_path: Path, inside: str
+) -> None:
+    (tmp_path / "file").write_text("no folder")
+    cache = str(tmp_path / f"file{inside}")
+    ran = cli("check", "--base", "main", "--head", "kda", "--quiet", "--cache", cache, cwd=plain.path)
+    why = "Not a directory" if inside else "File exists"
+    assert (
+        ran.err
+        == f"note: --cache {cache} cannot be used ({why}): nothing is kept there, and nothing is taken from there\n"
+    )
+    assert (ran.code, (tmp_path / "file").read_text()) == (0, "no folder")
+    ran = cli("check", "--base", "main", "--head", "kda", "--quiet", "--cache", str(tmp_path / "new"), cwd=plain.path)
+    assert (ran.code, ran.err) == (0, "")
+
+
+def test_a_partial_clone_that_lacks_unchanged_files_does_not_pass(cli: Callable, plain: Any) -> None:
+    """A sparse, partial checkout holds every changed file, and not those that may reach into them."""
+    blob = plain.git("rev-parse", "main:stock/decode.py")
+    (plain.path / ".git" / "objects" / blob[:2] / blob[2:]).unlink()
+    ran = cli("check", "--base", "main", "--head", "kda", cwd=plain.path)
+    assert (ran.code, ran.out.split()[0]) == (1, "UNPROVEN:")
+    assert "stock/decode.py: its content is not in the repository; this clone is partial" in ran.out
 
 
 # --- hostile input ----------------------------------------------------------------------------------------------------

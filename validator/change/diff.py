@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import IO
 
-from validator.change.model import ChangeError, ChangeStatus, FileChange, Hunk, kind_of
-from validator.change.objects import ABSENT, MAX_DEPTH, Node, Objects
+from validator.change.model import AbsentObject, ChangeError, ChangeStatus, FileChange, Hunk, kind_of
+from validator.change.objects import ABSENT, FETCH, MAX_DEPTH, Node, Objects
 from validator.change.plumbing import Git
 from validator.errors import Problem
 
@@ -56,8 +56,7 @@ def diff_trees(git: Git, objects: Objects, old: str, new: str) -> tuple[tuple[Fi
     sizes = objects.headers(i for raw in raws for i in _blobs(raw))
     missing = sorted({raw.path for raw in raws for i in _blobs(raw) if sizes[i] is None})
     if missing:
-        fix = "this clone is partial: fetch the objects first, e.g. `git fetch --refetch origin` without a filter"
-        raise ChangeError(*(Problem("its content is not in the repository", path, fix) for path in missing[:10]))
+        raise AbsentObject(*(Problem("its content is not in the repository", path, FETCH) for path in missing[:10]))
     renames, notes = _rename_search(raws, {i: found[1] for i, found in sizes.items() if found})
     if renames != "--no-renames":
         raws = list(_raw(git, renames, old, new))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from pathlib import Path
 
 from validator.change.diff import diff_trees
@@ -24,6 +25,14 @@ _CONTROL = re.compile(r"[\x00-\x20\x7f]")
 def open_change(repository: str | os.PathLike[str], base: str, head: str) -> Change:
     """The change from `base` to `head`, both as a person names revisions. Raises `ChangeError` with all problems."""
     return Repository(Path(repository)).change(base, head)
+
+
+def _fetch(ref: str) -> str:
+    """What brings a revision into a shallow clone."""
+    if re.search(r"[~^@:]", ref):  # counted from a commit: it is the history behind that is missing
+        return "git fetch --deepen=200"
+    name = ref.removeprefix("refs/remotes/").removeprefix("origin/")
+    return shlex.join(["git", "fetch", "origin", name if name == ref else f"{name}:refs/remotes/origin/{name}"])
 
 
 class Repository:
@@ -58,7 +67,7 @@ class Repository:
         except UnicodeEncodeError as error:
             raise ChangeError(Problem("not a revision's name", repr(ref))) from error
         if done.returncode:
-            fix = f"history is cut here, it may have to be fetched: `git fetch origin {ref}`" if self.shallow else ""
+            fix = f"history is cut here, it may have to be fetched: `{_fetch(ref)}`" if self.shallow else ""
             raise ChangeError(Problem("no such commit", ref, fix or "list what there is: `git branch -a`, `git tag`"))
         if b"is ambiguous" in done.stderr:
             fix = f"say which: refs/heads/{ref} or refs/tags/{ref}"

@@ -17,6 +17,7 @@ from validator.errors import ValidatorError
 
 __all__ = [
     "MAX_READ",
+    "AbsentObject",
     "BulkReader",
     "Change",
     "ChangeError",
@@ -37,6 +38,13 @@ MAX_READ = 8 * 1024 * 1024
 
 class ChangeError(ValidatorError):
     """The repository, a revision or an object cannot be read."""
+
+
+class AbsentObject(ChangeError):
+    """A file is part of the tree and its content is not here: a partial clone, or a damaged repository.
+
+    No `MissingFile`: whoever leaves out what cannot be read must not take a file for empty that is not.
+    """
 
 
 class MissingFile(ChangeError):
@@ -163,7 +171,7 @@ class Tree(Protocol):
         ...
 
     def read(self, path: str, limit: int = MAX_READ) -> bytes:
-        """Bytes of a file as stored (a symlink's bytes are its target). Raises `MissingFile`."""
+        """Bytes of a file as stored (a symlink's bytes are its target). Raises `MissingFile`, `AbsentObject`."""
         ...
 
 
@@ -172,7 +180,8 @@ class BulkReader(Protocol):
     """A tree that hands out many files at a fraction of the cost of one at a time."""
 
     def read_many(self, paths: Iterable[str], limit: int = MAX_READ) -> Iterator[tuple[str, bytes]]:
-        """(path, bytes) of every file that `read` would give, in no particular order; the rest is left out."""
+        """(path, bytes) of every file that `read` would give, in no particular order; what is missing or too large is
+        left out. Raises `AbsentObject`."""
         ...
 
 
@@ -218,7 +227,11 @@ class Change:
 
 
 def read_many(tree: Tree, paths: Iterable[str], limit: int = MAX_READ) -> Iterator[tuple[str, bytes]]:
-    """(path, bytes) of every file that can be read, in no particular order; the rest is left out."""
+    """(path, bytes) of every file that can be read, in no particular order; what is missing or too large is left out.
+
+    Raises:
+        AbsentObject: the content of one of them is not in the repository.
+    """
     if isinstance(tree, BulkReader):
         yield from tree.read_many(paths, limit)
         return

@@ -8,11 +8,11 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from validator.change.model import MAX_READ, ChangeError, Entry, FileKind, MissingFile
+from validator.change.model import MAX_READ, AbsentObject, ChangeError, Entry, FileKind, MissingFile
 from validator.change.plumbing import Store
 from validator.errors import Problem
 
-__all__ = ["ABSENT", "MAX_DEPTH", "GitTree", "Node", "Objects"]
+__all__ = ["ABSENT", "FETCH", "MAX_DEPTH", "GitTree", "Node", "Objects"]
 
 MAX_ENTRIES = 1_000_000
 """Files one listing may hold: a few hundred bytes of nested trees can describe billions."""
@@ -20,6 +20,9 @@ MAX_TREE = 64 * 1024 * 1024
 """Bytes one tree object may have."""
 MAX_DEPTH = 256
 """Folders inside folders."""
+
+FETCH = "this clone is partial: fetch the objects first, e.g. `git fetch --refetch origin` without a filter"
+"""How to mend it where an object is not here."""
 
 _TREE = 0o040000
 
@@ -69,9 +72,7 @@ class Objects:
         """Bytes of an object of that type, or `ChangeError`; one that is larger than `limit` is not read."""
         found = self.header(object_id)
         if found is None:
-            raise ChangeError(
-                Problem(f"object {object_id} is not in the repository", fix="fetch it: `git fetch --refetch origin`")
-            )
+            raise AbsentObject(Problem(f"object {object_id} is not in the repository", fix=FETCH))
         if found[0] != kind:
             raise ChangeError(Problem(f"object {object_id} is a {found[0]}, not a {kind}"))
         if found[1] > limit:
@@ -90,11 +91,16 @@ class Objects:
         return data
 
     def read_many(self, object_ids: Iterable[str], kind: str, limit: int) -> Iterator[tuple[str, bytes]]:
-        """(id, bytes) of every object that `read` would give, each once, from one process; the rest is left out."""
+        """(id, bytes) of every object that `read` would give, each once, from one process.
+
+        What is too large or of another kind is left out. Raises `AbsentObject`.
+        """
+        headers = self.headers(object_ids)
+        for object_id, found in headers.items():
+            if found is None:
+                raise AbsentObject(Problem("its content is not in the repository", object_id, FETCH))
         fitting = [
-            object_id
-            for object_id, found in self.headers(object_ids).items()
-            if found is not None and found[0] == kind and found[1] <= limit
+            object_id for object_id, found in headers.items() if found and found[0] == kind and found[1] <= limit
         ]
         if not fitting:
             return
@@ -130,8 +136,10 @@ class Objects:
 
     def root(self, revision: str) -> str:
         """Id of the tree of a commit (or of the tree itself), by id in full."""
-        done = self._store.git.output("rev-parse", "--verify", "--end-of-options", f"{revision}^{{tree}}")
-        return done.decode("ascii").strip()
+        done = self._store.git.run("rev-parse", "--verify", "--end-of-options", f"{revision}^{{tree}}")
+        if done.returncode:  # a commit by its id that was found, so it is the tree that is not here
+            raise AbsentObject(Problem("its tree is not in the repository", f"commit {revision[:12]}", FETCH))
+        return done.stdout.decode("ascii").strip()
 
     def _ask(self, mode: str, object_id: str) -> bytes:
         process = self._processes.get(mode)
@@ -217,18 +225,25 @@ class GitTree:
             raise MissingFile(Problem("is a submodule, not a file", path))
         try:
             return self._objects.read(entry.id, "blob", limit)
+        except AbsentObject as error:
+            raise AbsentObject(Problem("its content is not in the repository", path, FETCH)) from error
         except ChangeError as error:
             raise MissingFile(*(Problem(p.what, path, p.fix) for p in error.problems)) from error
 
     def read_many(self, paths: Iterable[str], limit: int = MAX_READ) -> Iterator[tuple[str, bytes]]:
-        """(path, bytes) of every file that `read` would give, in no particular order; the rest is left out."""
+        """(path, bytes) of every file that `read` would give, in no particular order; what is missing or too large is
+        left out."""
         wanted: dict[str, list[str]] = {}
         for path in paths:
-            node = self._find(path)
-            if node is not None and not node.is_tree:
-                wanted.setdefault(node.id, []).append(path)
-        for object_id, data in self._objects.read_many(wanted, "blob", limit):
-            yield from ((path, data) for path in wanted[object_id])
+            entry = self.entry(path)
+            if entry is not None and entry.kind is not FileKind.SUBMODULE:
+                wanted.setdefault(entry.id, []).append(path)
+        try:
+            for object_id, data in self._objects.read_many(wanted, "blob", limit):
+                yield from ((path, data) for path in wanted[object_id])
+        except AbsentObject as absent:
+            problems = (Problem(p.what, wanted.get(p.where, [p.where])[0], p.fix) for p in absent.problems)
+            raise AbsentObject(*problems) from absent
 
     def _find(self, path: str) -> Node | None:
         node = Node(_TREE, self._tree)

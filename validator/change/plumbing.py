@@ -86,7 +86,7 @@ class Git:
     def __init__(self, cwd: Path, environment: dict[str, str]) -> None:
         executable = shutil.which("git")
         if executable is None:
-            raise ChangeError(Problem("git is not installed", "PATH", "install git 2.30 or newer"))
+            raise ChangeError(Problem("git is not installed", "PATH", "install git 2.31 or newer"))
         self._executable = executable
         self._cwd = cwd
         self._environment = environment

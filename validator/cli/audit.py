@@ -52,6 +52,7 @@ def audit(
     """
     import os
 
+    from validator.cli.cache import tell_unusable
     from validator.cli.inputs import discover
     from validator.cli.output import Progress, emit, parse_outputs, write_outputs
     from validator.ordering.artifacts import Artifact, audit_artifacts
@@ -62,6 +63,7 @@ def audit(
     declared, steps = _contract(contract)
     before = _earlier(against)
     inputs = discover(paths)
+    tell_unusable(cache)
     progress = Progress(quiet=quiet)
     try:
         result = audit_artifacts(

@@ -111,6 +111,10 @@ def _policy_commit(name: str, repository: Repository, is_folder: bool) -> str | 
     except ChangeError as error:
         if is_folder:
             return None
+        if "/" in name and not name.startswith("refs/"):
+            fix = "name a folder that holds policies/*.toml, or a branch, a tag or a commit id"
+            what = "is neither a folder nor a revision"
+            raise InputError(Problem(what, f"--policies {name}", fix)) from None
         raise InputError(*(Problem(p.what, f"--policies {p.where}", p.fix) for p in error.problems)) from None
     if is_folder:
         fix = f"write ./{name} for the folder or refs/heads/{name} for the branch"

@@ -11,7 +11,7 @@ digest; what is truncated, altered or half written is a miss. Whoever can write 
   (a pull request's) can neither read as trusted nor write what a trusted run would believe;
 * a shared store is only read, and only with the trust key.
 
-A store is a convenience: one that cannot be written costs the next run time and nothing else.
+A store is a convenience: one that cannot be written costs the next run time and nothing else, and says so (`trouble`).
 """
 
 from __future__ import annotations
@@ -119,6 +119,8 @@ class Store:
         self._folder, self._key, self._limit, self._shared = folder, key, limit, shared
         self._fetch = fetch or self._file
         self._used: dict[str, int] = {}
+        self.trouble = ""
+        """Why nothing, or not everything, is kept here: the first thing that went wrong; empty: nothing did."""
         if shared and key is None:
             raise StoreError(
                 Problem(
@@ -176,7 +178,8 @@ class Store:
             with self._db:
                 row = (key, digest, len(packed), int(time.time()), self._seal(key, digest), inline)
                 self._db.execute("INSERT OR REPLACE INTO entries VALUES (?, ?, ?, ?, ?, ?)", row)
-        except (OSError, sqlite3.Error):
+        except (OSError, sqlite3.Error) as error:
+            self._note(error)
             return False
         self._total += len(packed)
         if self._total > self._limit:
@@ -213,7 +216,8 @@ class Store:
         try:
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             status = self._folder.stat()
-        except OSError:
+        except OSError as error:
+            self._note(error)
             return None
         if status.st_mode & 0o022 or status.st_uid not in (os.geteuid(), 0):
             raise StoreError(
@@ -228,12 +232,16 @@ class Store:
                 return self._connected()
             except sqlite3.DatabaseError as error:
                 if again or isinstance(error, sqlite3.OperationalError):
+                    self._note(error)
                     return None
                 for name in ("index.db", "index.db-wal", "index.db-shm"):  # no database any more: start anew
                     (self._folder / name).unlink(missing_ok=True)
                 # Nothing says what its values are of, and what no index counts would never make room.
                 shutil.rmtree(self._folder / "objects", ignore_errors=True)
         return None
+
+    def _note(self, error: OSError | sqlite3.Error) -> None:
+        self.trouble = self.trouble or (isinstance(error, OSError) and error.strerror) or str(error)
 
     def _connected(self) -> sqlite3.Connection:
         db = sqlite3.connect(self._folder / "index.db", timeout=_BUSY, isolation_level="IMMEDIATE")
