@@ -23,7 +23,7 @@ __all__ = [
     "body_of",
     "byte_of",
     "changed",
-    "code_of",
+    "described",
     "dtype_at",
     "fill",
     "glimpse",
@@ -70,11 +70,6 @@ def dtype_at(code: int) -> np.dtype[Any]:
     return _DTYPES[code]
 
 
-def code_of(dtype: np.dtype[Any]) -> int:
-    """The channel's code of an element type."""
-    return _CODES[dtype]
-
-
 @lru_cache(1 << 10)
 def layout_of(shape: tuple[int, ...], size: int, layout: str) -> tuple[tuple[int, ...], int, int]:
     """(strides, offset of the first element, bytes spanned) for elements of `size` bytes."""
@@ -109,6 +104,13 @@ def layout_of(shape: tuple[int, ...], size: int, layout: str) -> tuple[tuple[int
         offset = max(size, _VECTOR // 2) if fast else size  # as one half of a vector, or as one element is
         step += offset
     return tuple(strides), offset, step
+
+
+@lru_cache(1 << 10)
+def described(shape: tuple[int, ...], dtype: np.dtype[Any], layout: str, arena: int) -> tuple[Descriptor, int]:
+    """(an array that lies so in the arena of this number, bytes between its guard zones)."""
+    strides, offset, span = layout_of(shape, dtype.itemsize, layout)
+    return Descriptor(_CODES[dtype], shape, strides, arena, GUARD + offset), span
 
 
 def apart(shape: tuple[int, ...], layout: str) -> int:
@@ -167,13 +169,13 @@ def ring(arena: memoryview, array: Descriptor, pattern: int) -> tuple[int, int]:
 
 def fill(arena: memoryview, array: Descriptor, value: Array | Written, pattern: int) -> None:
     """The pattern around the elements and between them, and the elements."""
-    if _is_distant(array) and not isinstance(value, Written):
-        for (row, inner), part in zip(_rows(arena, array), value, strict=True):
-            fill(row, inner, part, pattern)
-        return
     if not isinstance(value, Written) and _is_small(array, len(arena)) and value.nbytes == len(arena) - 2 * GUARD:
         guard = repeated(pattern, GUARD)
         arena[:] = b"".join((guard, value.tobytes(), guard))
+        return
+    if _is_distant(array) and not isinstance(value, Written):
+        for (row, inner), part in zip(_rows(arena, array), value, strict=True):
+            fill(row, inner, part, pattern)
         return
     target, together = view_of(arena, array), is_contiguous(array)
     if together:
@@ -193,15 +195,14 @@ def fill(arena: memoryview, array: Descriptor, value: Array | Written, pattern: 
 
 def changed(memory: memoryview, array: Descriptor, source: Array | None, pattern: int) -> int:
     """Bytes of an arena that are not as they were put there; with no `source` its elements may be anything."""
-    if _is_distant(array):
-        sources = [None] * array.shape[0] if source is None else source
-        return sum(changed(*row, part, pattern) for row, part in zip(_rows(memory, array), sources, strict=True))
     if _is_small(array, len(memory)):
         guard = repeated(pattern, GUARD)
         now = memory.tobytes()
-        rest = now[GUARD:-GUARD] if source is None else source.tobytes()
-        if now == b"".join((guard, rest, guard)):
+        if now.startswith(guard) and now.endswith(guard) and (source is None or now[GUARD:-GUARD] == source.tobytes()):
             return 0
+    if _is_distant(array):
+        sources = [None] * array.shape[0] if source is None else source
+        return sum(changed(*row, part, pattern) for row, part in zip(_rows(memory, array), sources, strict=True))
     arena, size = np.frombuffer(memory, np.uint8), dtype_at(array.dtype).itemsize
     count = int(np.prod(array.shape, dtype=np.int64)) * size
     if is_contiguous(array):

@@ -22,12 +22,11 @@ from validator.differential.arena import (
     Written,
     body_of,
     changed,
-    code_of,
+    described,
     dtype_at,
     fill,
     glimpse,
     is_contiguous,
-    layout_of,
     ring,
     view_of,
 )
@@ -111,7 +110,16 @@ class Placed:
 
     def looked(self, written: Collection[str], known: Mapping[str, Array], expected: Mapping[str, Expected]) -> Placed:
         """The same after its call: what lies on a device was looked at."""
-        return replace(self, look=looked(self, written, known, expected))
+        return replace(self, look=looked(self, written, known, expected)) if self._lies_there else self
+
+    def unlooked(self) -> Placed:
+        """The same, and nothing of what was seen is kept."""
+        return self if self.look is None else replace(self, look=None)
+
+    @property
+    def _lies_there(self) -> bool:
+        """Some of it, on a device."""
+        return bool(self.regions) or self.back is not None
 
     def taken(self, name: str, known: Found | None, *, copied: bool = True) -> Found:
         """An argument's elements as they are now, where nobody else can change them, unless they lie here and are not
@@ -158,7 +166,7 @@ class Placed:
                 region.hold(value, body_of(array), self.arenas[at], self.pattern)
             else:
                 region.load(self.arenas[at], keep=True)
-        if (self.regions or self.back is not None) and self.worker.elsewhere is not None:
+        if self._lies_there and self.worker.elsewhere is not None:
             self.worker.elsewhere.settle()
 
     def glimpses(self, written: Iterable[str]) -> dict[str, Array]:
@@ -173,11 +181,11 @@ class Placed:
         `inputs`: what was placed; `written`: arguments whose elements may change.
         """
         allowed = set(written)
-        found = dict((self.look or looked(self, allowed, {}, {})).changed)
+        found = dict((self.look or looked(self, allowed, {}, {})).changed) if self._lies_there else {}
         for index, arena in enumerate(self.arenas):
-            names = [n for n, (at, _) in self.views.items() if at == index]
             if index in found or self.slots[index] & GIVEN:
                 continue
+            names = [n for n, (at, _) in self.views.items() if at == index]
             source, array = None if allowed.intersection(names) else inputs[names[0]], self.views[names[0]][1]
             if (region := self.regions.get(index)) is not None:
                 region.fetch(arena)
@@ -268,8 +276,7 @@ class _Laid:
 
     def add(self, name: str, value: Array | Written, layout: str, slot: int, below: int | None) -> Descriptor:
         """One more, in an arena of its own. `below`: slot whose contents it replaces."""
-        strides, offset, span = layout_of(value.shape, value.dtype.itemsize, layout)
-        array = Descriptor(code_of(value.dtype), value.shape, strides, len(self.arenas), GUARD + offset)
+        array, span = described(value.shape, value.dtype, layout, len(self.arenas))
         home = self.book.home_of(value, array) if slot & GIVEN and isinstance(value, np.ndarray) else None
         arena = self.worker.lend(slot, GUARD + span + GUARD, below if home is None else home)
         where = self.worker.arena(slot)[1:]

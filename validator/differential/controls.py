@@ -5,6 +5,7 @@ A control that *is* the right result (a constant where the reference is constant
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -15,7 +16,17 @@ from numpy.typing import NDArray
 
 from validator.differential.cases import Inputs
 from validator.differential.expected import Expected
-from validator.differential.numbers import CHUNK, STRETCH, Array, flattened, in_chunks, is_float, sampled, starts_of
+from validator.differential.numbers import (
+    CHUNK,
+    STRETCH,
+    Array,
+    energy,
+    flattened,
+    in_chunks,
+    is_float,
+    sampled,
+    starts_of,
+)
 from validator.differential.plain import plainly_wrong
 from validator.differential.runner import Outputs, Runner
 
@@ -100,7 +111,8 @@ def _equal(wrong: Array, want: Expected) -> bool:
 
 def _finite(part: Array) -> NDArray[np.float64]:
     """Zeros for what is not finite."""
-    return np.nan_to_num(part.astype(np.float64), nan=0.0, posinf=0.0, neginf=0.0)
+    values: NDArray[np.float64] = part.astype(np.float64)
+    return values if math.isfinite(energy(values)) else np.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0)
 
 
 def _looked_at(right: Array) -> tuple[float, int, float]:

@@ -38,6 +38,7 @@ __all__ = [
     "is_float",
     "largest",
     "marked",
+    "name_of",
     "poured",
     "same_bytes",
     "sampled",
@@ -58,6 +59,12 @@ def dtype_of(name: str) -> np.dtype[Any]:
 def is_float(dtype: np.dtype[Any]) -> bool:
     """Floating point, ml_dtypes' small formats included."""
     return dtype.kind == "f" or (dtype.kind == "V" and "float" in dtype.name)
+
+
+@cache
+def name_of(dtype: np.dtype[Any]) -> str:
+    """numpy works it out anew each time it is asked, which takes longer than to draw a small array."""
+    return dtype.name
 
 
 def _info(dtype: np.dtype[Any]) -> Any:
@@ -257,10 +264,11 @@ def bell_of(raw: NDArray[np.uint64]) -> NDArray[np.float64]:
 
 def _drawing(values: Array) -> Callable[..., None] | None:
     """What draws into a flat array, where it was compiled for its type."""
-    if values.dtype.name not in _DRAWN or not values.flags.c_contiguous:
+    name = name_of(values.dtype)
+    if name not in _DRAWN or not values.flags.c_contiguous:
         return None
     arguments = Pointer, ctypes.c_size_t, Pointer, ctypes.c_uint64
-    return function(f"bell_{values.dtype.name}", *arguments)  # type: ignore[no-any-return]
+    return function(f"bell_{name}", *arguments)  # type: ignore[no-any-return]
 
 
 _DRAWN = ("float64", "float32", "bfloat16")

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from validator.differential import passes
 from validator.differential.cases import FILLED, Case, Inputs
 from validator.differential.inputs import HUGE, LIMITS
-from validator.differential.numbers import CHUNK, Array, bits_of, in_chunks, is_float, largest, marked
+from validator.differential.numbers import CHUNK, Array, bits_of, in_chunks, is_float, largest, marked, name_of
 from validator.differential.spill import room
 from validator.manifest.contract import KernelContract
 
@@ -113,7 +113,7 @@ _FAR_ABOVE = 2.0**7
 
 def flushed(contract: KernelContract, inputs: Inputs, exact: Array, native: Array) -> NDArray[np.bool_]:
     """Where a result was computed, and is so small that it, or what it was made of, may have been flushed to zero."""
-    if native.dtype.name not in _FLUSHED or contract.compute_dtype == "float64":
+    if name_of(native.dtype) not in _FLUSHED or contract.compute_dtype == "float64":
         return np.zeros((), bool)
     if passes.below(exact, LEAST_NORMAL * _FAR_ABOVE) is False:
         return np.zeros((), bool)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from validator.differential.native import Pointer, function
-from validator.differential.numbers import Array, Source, each_part
+from validator.differential.numbers import Array, Source, each_part, name_of
 
 __all__ = ["added", "below", "ends", "halved", "measured", "moved", "packed"]
 
@@ -93,7 +93,8 @@ def packed(native: Array, exact: Array, due: Array, away: Array, yard: Array, *,
 
 def _name(array: Array) -> str:
     """Of a type that compiled code reads; nothing else has a function."""
-    return array.dtype.name if array.dtype.name in _TYPES and array.flags.c_contiguous else ""
+    name = name_of(array.dtype)
+    return name if name in _TYPES and array.flags.c_contiguous else ""
 
 
 def _compiled(name: str, arrays: tuple[Any, ...], rest: tuple[Any, ...], *wide: Array) -> Callable[..., None] | None:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from validator.differential.arena import PATTERNS, Written
-from validator.differential.numbers import Array, Source, derived, is_float, largest
+from validator.differential.numbers import Array, Source, derived, is_float, largest, name_of
 
 __all__ = ["Surroundings", "poisoned", "surroundings_of"]
 
@@ -131,7 +131,7 @@ def _poison(dtype: np.dtype[Any], which: int) -> Array:
 def _drawn(dtype: np.dtype[Any], count: int, which: int) -> Array:
     """So many elements of one kind; the second poison of a case has none of them as the first has it."""
     key, second = divmod(which - _FIRST, 2)
-    free = Source(derived(key, dtype.name)).raw(count)
+    free = Source(derived(key, name_of(dtype))).raw(count)
     kind, negative = _BEFORE[key % len(_BEFORE)][second], (key // len(_BEFORE) + second) % 2
     if dtype.kind == "b":
         return np.asarray(free % 2 == second).astype(dtype)

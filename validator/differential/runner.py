@@ -331,7 +331,7 @@ class Runner:
         look = partial(self.collected, call.case, call.placed, result, right)
         back = look(copied=not call.turn.fleeting)
         faults = [*back.faults, *self._disturbed(call)]
-        call.placed = replace(call.placed, look=None)
+        call.placed = call.placed.unlooked()
         if not back.known and not any(f.kind is FaultKind.METADATA for f in faults):
             wrong = self.judged(call.inputs, expected, back.outputs)
             if wrong and call.turn.fleeting:  # what is told of it is told of what nobody changes meanwhile

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from validator.differential.native import Pointer, function
-from validator.differential.numbers import CHUNK, Array, energy
+from validator.differential.numbers import CHUNK, Array, energy, name_of
 from validator.differential.spread import F64
 
 __all__ = ["Weigher", "Weight"]
@@ -29,7 +29,7 @@ class Weigher:
     def __init__(self, got: Array, exact: F64, yard: F64) -> None:
         self._arrays = got, exact, yard
         in_rows = all(array.flags.c_contiguous and array.size for array in self._arrays)
-        compiled = _compiled(got.dtype.name) if in_rows else None
+        compiled = _compiled(name_of(got.dtype)) if in_rows else None
         self._weigh = self._by_numpy if compiled is None else self._in_one_pass(compiled)
 
     def __call__(self, start: int, stop: int) -> Weight:
