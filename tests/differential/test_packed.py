@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tests.support.weight import weight_of
+from tests.support.weight import weight_of, wide
 from validator.differential import native as native_code
 from validator.differential import packed as packed_module
 from validator.differential.closeness import error_of
@@ -125,6 +125,24 @@ def test_a_weight_is_never_less_than_it_is():
             assert off >= np.sum(error**2) * (1 - 1e-12)
             assert due <= np.sum(want.yardstick**2) * (1 + 1e-12)
             assert worst <= np.max(error / want.yardstick) * 1.04 + 0.05, "nor much more"
+
+
+def test_a_byte_says_how_far_the_exact_result_is_or_that_it_does_not():
+    by, base = contract("bfloat16"), expected("bfloat16", 3)
+    far = np.geomspace(1e-6, 1e4, SHAPE[0] * SHAPE[1]).reshape(SHAPE)
+    far *= np.where(np.arange(far.size).reshape(SHAPE) % 2, -1, 1)
+    yard = np.full(SHAPE, 2.0**-9)
+    want = Expected(base.native.astype(np.float64) + far * yard, base.native, yard, base.unspecified)
+    few = packed(by, want)
+    assert few is not None
+    assert few.away.dtype == np.uint8
+    told = wide(few.away).reshape(SHAPE)
+    off = far * yard / few.yard.view(BF16).astype(np.float64).reshape(SHAPE)
+    said = ~np.isnan(told)
+    assert np.array_equal(said, np.abs(off) < 31.5)
+    lost = np.maximum(2.0**-7, np.abs(told) * 2.0**-5)
+    assert np.all((np.abs(told - off) <= lost * (1 + 1e-6))[said])
+    assert np.ptp(told[said]) == 62
 
 
 @pytest.mark.parametrize(

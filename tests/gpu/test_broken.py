@@ -139,8 +139,8 @@ class FailingShelf:
     def knows(self, result: Any) -> None:
         pass
 
-    def refuse(self) -> None:
-        self.usable = False
+    def refuse(self, why: str) -> None:
+        self.usable, self.why = False, why
 
     def doubt(self) -> None:
         pass
@@ -158,6 +158,7 @@ def test_what_fails_under_the_gate_is_given_up_and_no_case_is_lost(
         runner.candidate.elsewhere = shelf
         result = run_kernel(runner, 7, 24)
     assert (shelf.asked, shelf.usable, shelf.closed) == (1, False, 1)
+    assert shelf.why == "cuMemCreate failed with CUDA_ERROR_ILLEGAL_ADDRESS"
     assert len(result.results) == len(result.planned)
     assert status <= {r.status for r in result.results} <= {*status, "void", "degenerate"}
     assert not [r for r in result.results if r.unusable]

@@ -26,9 +26,11 @@ SIZES = (("B", 520), ("D", 1032))
 PLANS = ("repeat", "same-buffer", "other-buffer", "flip", "recheck", "a-b-a", "batch-mates")
 TEXTS = {name: text for name, _, text in (*planned(), *planned(*RUNS))}
 RIGHT = ("norm", "norm: another stream, joined", "norm: a graph whose buffers are filled in each call", "rmsnorm")
-WRONG = {
+RACE = ("hidden-state", "not-repeatable")
+"""What it shows as hangs on when it is lost."""
+WRONG: dict[str, str | tuple[str, ...]] = {
     "norm: a graph replays the values of the first call": "hidden-state",
-    "norm: another stream, not joined": "hidden-state",
+    "norm: another stream, not joined": RACE,
     "norm: results kept by address and shape": "hidden-state",
     "norm: results kept by a sample of the values": "hidden-state",
     "norm: works in the memory of its input": "input-changed",
@@ -84,7 +86,7 @@ def results(name: str) -> Iterator[Any]:
             yield run_case(runner, case).result
             yield run_case(runner, replace(case, layouts=(("x", "offset"),))).result
         large: Any = runner.candidate.elsewhere
-        assert large._regions, "they lie where the worker sees them too"
+        assert large._regions, f"they lie where the worker sees them too, but: {large.why}"
 
 
 @pytest.mark.parametrize("name", RIGHT)
@@ -96,4 +98,5 @@ def test_a_right_one_is_right_under_every_plan(name: str):
 
 @pytest.mark.parametrize("name", WRONG)
 def test_a_planted_bug_shows_as_what_it_is(name: str):
-    assert WRONG[name] in {fault.kind.value for result in results(name) for fault in result.faults}
+    due = WRONG[name] if isinstance(WRONG[name], tuple) else (WRONG[name],)
+    assert {fault.kind.value for result in results(name) for fault in result.faults} & {*due}

@@ -40,6 +40,8 @@ from validator.run.sandbox import Worker
 SIZE = 600
 """Bytes of a buffer."""
 BODY = (256, 88)
+HALF = np.full(22, 32, np.uint8)
+"""Exact results half a yardstick away, as `validator.differential.packed` says it."""
 POISON = b"\x41\xbe"
 
 
@@ -157,7 +159,7 @@ def digest(block: bytes, count: int, key: int, into: int) -> None:
 
 def weigh(dtype: Any, got: int, trusted: int, away: int, yard: int, count: int, into: int, take: int) -> None:
     assert not any(at % 16 for at in (got, trusted, away, yard))
-    types = (dtype, dtype, np.dtype(np.uint16), np.dtype(np.uint16))
+    types = (dtype, dtype, np.dtype(np.uint8), np.dtype(np.uint16))
     arrays = (
         np.frombuffer(ctypes.string_at(at, count * t.itemsize), t)
         for at, t in zip((got, trusted, away, yard), types, strict=True)
@@ -372,7 +374,7 @@ def test_a_result_is_taken_as_it_is_weighed(shelf: PlayedShelf, device: Played):
     region, value = region_of(shelf), values(3)
     right, yard = value.astype(np.float64), np.full(22, 0x3F80, np.uint16)
     shelf.settle()
-    shelf.expect(right, value, np.full(22, 0x3F00, np.uint16), yard, once=True)
+    shelf.expect(right, value, HALF, yard, once=True)
     got = value + np.float32(0.25)
     region.load(arena_of(got))
     shelf.arrived()
@@ -381,7 +383,7 @@ def test_a_result_is_taken_as_it_is_weighed(shelf: PlayedShelf, device: Played):
     shelf.look([], [(taken, right)])
     assert len(device.kept) <= before + 1, "no copy: figures alone"
     worst, _, _, differing = taken.weight(right) or (0, 0, 0, 0)
-    assert (round(worst, 2), differing) == (0.25, 22)
+    assert (round(worst, 2), differing) == (0.27, 22)
     here = np.empty(88, np.uint8)
     taken.fetch(here)
     assert here.tobytes() == got.tobytes()
@@ -429,12 +431,12 @@ def test_a_result_is_weighed_by_what_was_sent_and_asked_for_once(shelf: PlayedSh
     region, value = region_of(shelf), values(3)
     right, yard = value.astype(np.float64), np.full(22, 0x3F80, np.uint16)
     shelf.settle()
-    shelf.expect(right, value, np.full(22, 0x3F00, np.uint16), yard, once=False)
+    shelf.expect(right, value, HALF, yard, once=False)
     region.load(arena_of(value + np.float32(0.25)))
     taken = region.take(BODY)
     assert shelf.look([region.around(BODY, 0xEE)[0]], [(taken, right)]) == [0]
     worst, error, due, differing = taken.weight(right) or (0, 0, 0, 0)
-    assert (round(worst, 2), round(error, 1), due, differing) == (0.25, 1.4, 22, 22)
+    assert (round(worst, 2), round(error, 1), due, differing) == (0.27, 1.6, 22, 22)
     assert device.weighed == 1
     assert taken.weight(right.copy()) is None, "of which nobody has said anything"
     del right
@@ -470,7 +472,7 @@ def test_without_room_or_a_device_there_is_no_region(device: Played):
     assert PlayedShelf(device).region(0, 2 * mmap.PAGESIZE) is None
     none = Shelf(lambda: NotHere("no device"))
     assert none.probe() is None
-    assert not none.usable
+    assert (none.usable, none.why) == (False, "not run here: no device")
     assert none.region(0, 1 << 20) is None
     none.close()
 
@@ -703,3 +705,4 @@ def test_where_a_worker_cannot_map_it_buffers_lie_in_the_hosts_memory(tmp_path: 
         assert [r.status for r in found(runner, ("repeat", "recheck"))] == ["passed"] * 2
         assert runner.candidate.elsewhere is not None
         assert not runner.candidate.elsewhere.usable
+        assert runner.candidate.elsewhere.why.startswith("the worker maps no memory of the device: error, ")

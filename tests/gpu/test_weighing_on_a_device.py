@@ -8,12 +8,12 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tests.support.weight import weight_of
+from tests.support.weight import narrow, weight_of
 
 pytestmark = pytest.mark.gpu
 
 TYPES = {"bfloat16": 2.0**-9, "float16": 2.0**-12, "float32": 2.0**-25}
-ODD = {"none": (), "a NaN": (np.nan,), "an infinity": (np.inf,), "zeros": (0.0,) * 40}
+ODD = {"none": (), "a NaN": (np.nan,), "an infinity": (np.inf,), "zeros": (0.0,) * 40, "too far": ()}
 
 
 def bits(values: Any) -> Any:
@@ -28,14 +28,17 @@ def test_a_device_says_what_numpy_says(shelf: Any, dtype: str, odd: str, size: i
     draw = np.random.default_rng(size)
     exact = draw.standard_normal(size)
     trusted = exact.astype(np.dtype(getattr(ml_dtypes, dtype, dtype)))
-    yard = np.abs(exact) * TYPES[dtype] + 1e-30
-    away = (exact - trusted.astype(np.float64)) / yard
+    off = exact - trusted.astype(np.float64)
+    yard = np.hypot(exact * TYPES[dtype], off) + 1e-30
+    away = off / yard
     got = (exact + draw.standard_normal(size) * yard).astype(trusted.dtype)
     for at, value in enumerate(ODD[odd][:size]):
         got[at] = value
         if odd == "zeros":
             trusted[at], yard[at], away[at] = 0, 0, 0
-    few = bits(away), bits(yard)
+    if odd == "too far":
+        away[size // 2] = -40
+    few = narrow(away), bits(yard)
     region = shelf.region(1, 512 + max(got.nbytes, 1 << 20))
     arena = np.zeros(region.length, np.uint8)
     arena[256 : 256 + got.nbytes] = got.view(np.uint8)
@@ -50,6 +53,7 @@ def test_a_device_says_what_numpy_says(shelf: Any, dtype: str, odd: str, size: i
     assert here.tobytes() == got.tobytes()
     worst, error, due, differing = taken.weight(exact)
     most, off, own, other = weight_of(got, trusted, *few)
+    assert np.isinf(most) == (odd in ("a NaN", "an infinity", "too far"))
     assert differing == other
     assert worst == pytest.approx(most, rel=1e-6)
     assert due == pytest.approx(own, rel=1e-9)

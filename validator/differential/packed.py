@@ -1,4 +1,4 @@
-"""What is right for a large result in four bytes an element and the trusted result, sent to where the candidate's lies.
+"""What is right for a large result, in three bytes an element and the trusted result, sent to where the candidate's is.
 
 It is weighed there as `weighing` does it here, with less exact numbers and never less severely: yardsticks are rounded
 down, and what is lost of how far the exact result is from the trusted one counts as an error. So what is right there is
@@ -17,8 +17,12 @@ from validator.differential.expected import Expected
 from validator.differential.numbers import Array, each_part, flattened, in_chunks, is_float
 from validator.manifest.contract import KernelContract
 
-__all__ = ["Packed", "is_packable", "packed"]
+__all__ = ["TOO_FAR", "Packed", "is_packable", "packed"]
 
+TOO_FAR = 0x80
+"""Of what is further than such a float goes (31), or no number, as in `packing.c` and `shelf.cu`: minus zero."""
+_STEPS, _WHOLE, _REBIASED = 64, 16, (127 + 4 - 1) << 4
+"""Steps to a yardstick; below so many the bits are their number; above, they are float32's upper ones less this."""
 _DOWN = 1 - 2.0**-22
 """What float64 loses on the way to float32 goes down too."""
 
@@ -28,10 +32,11 @@ class Packed:
     """Of one output, in rows."""
 
     trusted: Array
-    away: NDArray[np.uint16]
-    """How far the exact result is from the trusted one, in yardsticks, cut to the bits of bfloat16."""
+    away: NDArray[np.uint8]
+    """How far the exact result is from the trusted one, in yardsticks, as floats of eight bits (sign, three of
+    exponent, four of mantissa; steps of 1/64 below a half), or `TOO_FAR`."""
     yard: NDArray[np.uint16]
-    """The yardsticks, no larger than they are, likewise."""
+    """The yardsticks, no larger than they are, cut to the bits of bfloat16."""
 
 
 def is_packable(contract: KernelContract, want: Expected) -> bool:
@@ -47,7 +52,7 @@ def packed(contract: KernelContract, want: Expected) -> Packed | None:
     if not is_packable(contract, want) or not free.size or bool((free if any(free.strides) else free[:1]).any()):
         return None
     trusted = np.ascontiguousarray(want.native)
-    away, yard = (np.empty(trusted.size, np.uint16) for _ in range(2))
+    away, yard = np.empty(trusted.size, np.uint8), np.empty(trusted.size, np.uint16)
     arrays = (*(flattened(array) for array in (trusted, want.exact, want.yardstick)), away, yard)
     if not passes.packed(*arrays, share=_DOWN):
         with np.errstate(all="ignore"):
@@ -56,15 +61,24 @@ def packed(contract: KernelContract, want: Expected) -> Packed | None:
 
 
 def _by_numpy(
-    trusted: Array, exact: Array, yardstick: Array, away: NDArray[np.uint16], yard: NDArray[np.uint16]
+    trusted: Array, exact: Array, yardstick: Array, away: NDArray[np.uint8], yard: NDArray[np.uint16]
 ) -> None:
     """The same, bit by bit."""
     for native, right, due, far, few in in_chunks(trusted, exact, yardstick, away, yard):
         down = _cut((due * _DOWN).astype(np.float32), few)
         off = (right - native.astype(np.float64)).astype(np.float32)
-        _cut(off / down, far)
+        steps = off / down * np.float32(_STEPS)
         if not down.all():
-            far[(down == 0) & (off == 0)] = 0
+            steps[(down == 0) & (off == 0)] = 0
+        less = np.signbit(steps)
+        np.abs(steps, out=steps)
+        code = ((steps.view(np.uint32) + (1 << 18)) >> 19).astype(np.int32) - _REBIASED
+        few = steps < _WHOLE
+        code[few] = (steps[few] + np.float32(0.5)).astype(np.int32)
+        beyond = code >= TOO_FAR
+        code[less & (code > 0)] |= TOO_FAR
+        code[beyond] = TOO_FAR
+        far[...] = code
 
 
 def _cut(values: NDArray[np.float32], into: NDArray[np.uint16]) -> NDArray[np.float32]:

@@ -85,7 +85,7 @@ def moved(target: Array, array: Array, eps: float, source: Source) -> bool:
 
 
 def packed(native: Array, exact: Array, due: Array, away: Array, yard: Array, *, share: float) -> bool:
-    """How far a result of two or four bytes is from the exact one, and its yardsticks, in two bytes each. See
+    """How far a result of two or four bytes is from the exact one, in a byte, and its yardsticks, in two. See
     `validator.differential.packed`."""
     compiled = _compiled(f"pack_{_name(native)}", (Pointer,) * 5, (_REAL,), exact, due)
     return compiled is not None and _done(compiled, (native, exact, due, away, yard), share)

@@ -48,9 +48,9 @@ def run_case(runner: Runner, case: Case, other: Outputs | None = None) -> Done:
     """Two calls with two poisons, the plan's calls, then the controls. What is doubted is run again, to see why."""
     try:
         return _run(runner, case, other)
-    except DeviceError:
+    except DeviceError as error:
         # The gate's own use of the device: says nothing about the candidate, whose other cases shall not be lost.
-        if not runner.candidate.brought_here():
+        if not runner.candidate.brought_here(str(error)):
             raise
         return run_case(runner, case, other)
     except Doubted as doubt:

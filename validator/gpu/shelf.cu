@@ -194,15 +194,18 @@ struct Tally {
   double worst = 0, error = 0, due = 0;
   u64 differing = 0;
 
-  // `away`: how far the exact result is from the trusted one, in yardsticks, cut to eight bits.
-  __device__ __forceinline__ void add(double got, double trusted, bool same, double away, double yard) {
+  // `away`: how far the exact result is from the trusted one, in yardsticks, as a float of eight bits (four of mantissa,
+  // steps of 1/64 below a half); minus zero: too far.
+  __device__ __forceinline__ void add(double got, double trusted, bool same, unsigned char away, double yard) {
     const double off = got - trusted;
     const double own = off == 0 ? 0 : float(off) / float(yard);
-    double ratio = fabs(own - away) + fabs(away) * 0x1p-7 + fabs(own) * 0x1p-20 + 0x1p-20;
-    ratio = ratio < 1e30 ? ratio : INFINITY;
-    const double far = ratio * yard;
+    const u32 bits = away & 0x7f;
+    const double far = (bits < 16 ? bits : ((bits & 15) | 16) << ((bits >> 4) - 1)) * 0x1p-6, lost = fmax(0x1p-7, far * 0x1p-5);
+    double ratio = fabs(away & 0x80 ? own + far : own - far) + lost + fabs(own) * 0x1p-20 + 0x1p-20;
+    ratio = away != 0x80 && ratio < 1e30 ? ratio : INFINITY;
+    const double error_here = ratio * yard;
     worst = fmax(worst, ratio);
-    error += far * far;
+    error += error_here * error_here;
     due += yard * yard;
     differing += !same;
   }
@@ -239,23 +242,23 @@ static __device__ __forceinline__ Eight<T> eight(const T* from, u64 i) {  // rea
 
 // All begin at multiples of 16 bytes. `take`: what was weighed stands in the trusted one's place afterwards.
 template <typename T>
-static __device__ __forceinline__ void weigh_all(const T* got, T* trusted, const __nv_bfloat16* away,
+static __device__ __forceinline__ void weigh_all(const T* got, T* trusted, const unsigned char* away,
                                                         const __nv_bfloat16* yard, u64 count, Weight* out, u64 take) {
   const u64 me = blockIdx.x * u64(blockDim.x) + threadIdx.x, all = gridDim.x * u64(blockDim.x);
   Tally mine;
   for (u64 i = me; i < count / 8; i += all) {
     const auto g = eight(got, i), t = reinterpret_cast<const Eight<T>*>(trusted)[i];
-    const auto a = reinterpret_cast<const Eight<__nv_bfloat16>*>(away)[i];
+    const auto a = reinterpret_cast<const u64*>(away)[i];
     const auto y = reinterpret_cast<const Eight<__nv_bfloat16>*>(yard)[i];
 #pragma unroll
     for (int k = 0; k < 8; ++k)
-      mine.add(wide(g.each[k]), wide(t.each[k]), same(g.each[k], t.each[k]), wide(a.each[k]), wide(y.each[k]));
+      mine.add(wide(g.each[k]), wide(t.each[k]), same(g.each[k], t.each[k]), a >> 8 * k & 255, wide(y.each[k]));
     if (take) reinterpret_cast<Eight<T>*>(trusted)[i] = g;
   }
   if (me < count % 8) {
     const u64 i = count - 1 - me;
     const T g = one_of(got + i);
-    mine.add(wide(g), wide(trusted[i]), same(g, trusted[i]), wide(away[i]), wide(yard[i]));
+    mine.add(wide(g), wide(trusted[i]), same(g, trusted[i]), away[i], wide(yard[i]));
     if (take) trusted[i] = g;
   }
   for (int step = 16; step; step /= 2) {
@@ -279,7 +282,7 @@ static __device__ __forceinline__ void weigh_all(const T* got, T* trusted, const
 }
 
 #define WEIGH(name, T)                                                                                           \
-  extern "C" __global__ void name(const T* got, T* trusted, const __nv_bfloat16* away, const __nv_bfloat16* yard, \
+  extern "C" __global__ void name(const T* got, T* trusted, const unsigned char* away, const __nv_bfloat16* yard, \
                                   u64 count, Weight* out, u64 take) {                                             \
     weigh_all(got, trusted, away, yard, count, out, take);                                                        \
   }

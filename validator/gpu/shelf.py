@@ -24,10 +24,10 @@ from validator.gpu.twins import Twin, Twins
 
 __all__ = ["Region", "Shelf", "Taken"]
 
-_SHARE = 4
-"""Regions take no more than such a part of the device's memory, those of the last calls aside."""
-_LATELY = 64
-"""Calls."""
+_ROOM, _SHARE = 1 << 30, 4
+"""Regions take no more bytes than that, nor than such a part of the device's memory, those of the last calls aside."""
+_LATELY = 32
+"""Calls: more than lie between two of one plan on the same buffers."""
 
 
 class Shelf:
@@ -37,6 +37,7 @@ class Shelf:
 
     def __init__(self, opened: Callable[[], Device | NotHere] | None = None) -> None:
         self._opened, self.usable = opened or partial(open_device, beside=True), True
+        self.why = ""
         self._regions: dict[tuple[int, int], Region] = {}
         self._untold: list[Region] = []
         self._calls = self._shared = 0
@@ -91,13 +92,13 @@ class Shelf:
 
     def probe(self) -> Region | None:
         if isinstance(self._device, NotHere):
-            self.usable = False
+            self.usable, self.why = False, str(self._device)
             return None
         self.enter()
         try:
             return Region(self, 0, self.least)
-        except DeviceError:
-            self.usable = False
+        except DeviceError as error:
+            self.usable, self.why = False, str(error)
             return None
 
     def region(self, slot: int, length: int, beside: int | None = None) -> Region | None:
@@ -121,7 +122,8 @@ class Shelf:
             self._make_room(length)
         try:
             region = Region(self, slot, length, owner)
-        except DeviceError:
+        except DeviceError as error:
+            self.why = str(error)
             return None
         self._untold.append(region)
         return region
@@ -140,8 +142,8 @@ class Shelf:
         for region in self._regions.values():
             region.doubt()
 
-    def refuse(self) -> None:
-        self.usable = False
+    def refuse(self, why: str) -> None:
+        self.usable, self.why = False, why
         self._regions, self._untold = {}, []  # where the device itself has failed, there is nothing to give back either
 
     def news(self, *, everything: bool) -> list[Region]:
@@ -258,4 +260,4 @@ class Shelf:
     @cached_property
     def _room(self) -> int:
         """Bytes for regions."""
-        return int(self.device.call("cuDeviceTotalMem", self.device.ordinal)) // _SHARE
+        return min(_ROOM, int(self.device.call("cuDeviceTotalMem", self.device.ordinal)) // _SHARE)

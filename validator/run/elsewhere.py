@@ -91,6 +91,8 @@ class Elsewhere(Protocol):
     """Bytes from which a buffer lies there."""
     usable: bool
     """This machine, and this worker, can share memory of a device."""
+    why: str
+    """A buffer had to lie on the host, last of all: what the driver said of it, here or there."""
 
     @property
     def held(self) -> int:
@@ -106,7 +108,7 @@ class Elsewhere(Protocol):
     def doubt(self) -> None:
         """The worker has ended, whatever it did there: all is laid again before another one's first call."""
 
-    def refuse(self) -> None:
+    def refuse(self, why: str) -> None:
         """The worker cannot map one, or the device has failed: there are none."""
 
     def news(self, *, everything: bool) -> Sequence[Region]:
@@ -117,9 +119,10 @@ class Elsewhere(Protocol):
         what will be asked for its `weight`."""
 
     def expect(self, right: Any, trusted: Any, away: Any, yard: Any, *, once: bool) -> None:
-        """Results will be weighed: by a trusted one, by how far from it the exact one is, in yardsticks, and by the
-        yardsticks (both cut to the bits of bfloat16). All lie in rows, and are sent meanwhile. `right`: what stands for
-        them, as long as it lives; `once`: one result, and what is the same as that one is known by its bits."""
+        """Results will be weighed: by a trusted one, by how far from it the exact one is, in a byte, and by the
+        yardsticks, cut to the bits of bfloat16 (`validator.differential.packed`). All lie in rows, and are sent
+        meanwhile. `right`: what stands for them, as long as it lives; `once`: one result, and what is the same as that
+        one is known by its bits."""
 
     def knows(self, result: Any) -> None:
         """Results will be held against this one, which nobody changes and which lies here."""

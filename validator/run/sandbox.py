@@ -181,12 +181,12 @@ class Worker:
                 self.elsewhere.doubt()
         self._process = None
 
-    def brought_here(self) -> bool:
+    def brought_here(self, why: str) -> bool:
         """The device that some of its buffers lay on is of no use to this process any more: all of them lie here from
         now on, and a fresh worker makes the next call. False: none lay there."""
         if self.elsewhere is None or not self.elsewhere.usable:
             return False
-        self.elsewhere.refuse()
+        self.elsewhere.refuse(why)
         self.close()
         return True
 
@@ -244,7 +244,7 @@ class Worker:
         region.close()
         self._tell(region)
         if reply.outcome is not Outcome.OK:
-            self.elsewhere.refuse()
+            self.elsewhere.refuse(f"the worker maps no memory of the device: {reply.outcome.value}, {reply.detail}")
         self._told = self._process
         return self.elsewhere.usable
 

@@ -226,7 +226,7 @@ class _OnDevice:
         if known.graph is None:
             graph = torch.cuda.CUDAGraph()
             try:
-                with torch.cuda.graph(graph, pool=self._pool):
+                with torch.cuda.graph(graph, pool=self._pool, stream=self._other):  # which has a workspace already
                     known.value = _called(self._function, given)
             except Exception:  # it waits for the device, or uses what a capture does not know: no fault of its own
                 known.capturable = False
