@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
+import threading
 from enum import Enum
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -30,6 +31,26 @@ def test_the_driver_finds_each_parameter_through_its_pointer():
 def test_a_parameter_outside_its_block_is_refused():
     with pytest.raises(DeviceError, match="leave a block of 4 bytes"):
         Parameters(bytes(4), (0, 4))
+
+
+def test_a_thread_enters_once():
+    entered: list[int] = []
+    flags = SimpleNamespace(CU_STREAM_NON_BLOCKING=SimpleNamespace(value=1))
+    driver = fake(
+        CUstream_flags=flags,
+        cuStreamCreate=lambda flags: (Result.CUDA_SUCCESS, 0),
+        cuCtxSetCurrent=lambda context: (Result.CUDA_SUCCESS, entered.append(threading.get_ident()))[:1],
+    )
+    device = Device(driver, "Played", (9, 0), 13000, context=7)
+    threads = [threading.Thread(target=lambda: [device.enter() for _ in range(3)]) for _ in range(2)]
+    for one in threads:
+        one.start()
+    device.enter()
+    device.enter()
+    for one in threads:
+        one.join()
+    assert entered.count(threading.get_ident()) == 1
+    assert len(entered) == 3
 
 
 class Result(Enum):

@@ -25,6 +25,8 @@ import pytest
 
 from tests.support.digest import KEY, added
 from tests.support.weight import weight_of
+from validator.differential import runner as runner_module
+from validator.differential.buffers import place
 from validator.differential.cases import Case
 from validator.differential.processes import Trees, runner_for
 from validator.differential.runner import Runner
@@ -698,6 +700,24 @@ def test_a_right_candidate_is_right_under_every_plan(tmp_path: Path, monkeypatch
 def test_a_wrong_one_shows_as_what_it_is(tmp_path: Path, monkeypatch: Any, name: str, plan: str, kind: str):
     with running(tmp_path, name, monkeypatch) as runner:
         assert kind in {fault.kind.value for result in found(runner, [plan]) for fault in result.faults}
+
+
+@pytest.mark.parametrize(("name", "status"), [("right", "passed"), ("thrice", "failed"), ("leaves_a_tail", "failed")])
+def test_large_calls_are_laid_once(tmp_path: Path, monkeypatch: Any, name: str, status: str):
+    """What is laid before the reference is asked is the first call; a poison on a device is laid by itself."""
+    placed: list[Any] = []
+
+    def counted(*args: Any, **keys: Any) -> Any:
+        placed.append(place(*args, **keys))
+        return placed[-1]
+
+    monkeypatch.setattr(runner_module, "_LARGE", 1)
+    monkeypatch.setattr(runner_module, "place", counted)
+    with running(tmp_path, name, monkeypatch) as runner:
+        (result,) = found(runner, ["repeat"])
+        assert result.status == status
+        if status == "passed":
+            assert (len(placed), runner.calls) == (5, 5)
 
 
 def test_where_a_worker_cannot_map_it_buffers_lie_in_the_hosts_memory(tmp_path: Path, monkeypatch: Any):

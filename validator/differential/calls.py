@@ -48,6 +48,10 @@ class Turn:
     order: Sequence[int] = ()
     """Of its launches."""
 
+    def is_laid_as(self, other: Turn) -> bool:
+        """Whether its arguments lie where the other's do, in the same surroundings."""
+        return (self.slot, self.over, self.which) == (other.slot, other.over, other.which)
+
 
 FIRST, SECOND = Turn(), Turn(500, 0, 1)
 """The same values at other addresses, in other surroundings."""

@@ -16,7 +16,7 @@ from validator.differential.numbers import Array, energy, sampled, starts_of
 
 __all__ = ["baseline_error", "error_of"]
 
-_CHUNKS = 8
+_CHUNKS = 4
 """Stretches that are looked at."""
 
 

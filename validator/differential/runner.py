@@ -69,6 +69,8 @@ class Runner:
     """Poisons that stand where the next call will be."""
     _around: Surroundings = field(init=False, repr=False, default_factory=Surroundings)
     """Of the case that is looked at, and of all calls that its plan makes."""
+    _ready: Underway | None = field(init=False, repr=False, default=None)
+    """What was laid on a device before the reference was asked, and nothing since."""
     meanwhile: Meanwhile = field(init=False, repr=False, default_factory=Meanwhile)
     """What is done while the reference is asked."""
 
@@ -136,6 +138,11 @@ class Runner:
         alone = self._in_place and self.candidate.elsewhere is None and self.checker is None
         return alone and not (self.meanwhile.idle or case.aliased) and self.ahead(inputs)
 
+    @property
+    def lies_elsewhere(self) -> bool:
+        """Whether large buffers lie on a device, where they are laid by the device itself, in no time."""
+        return self.candidate.elsewhere is not None and self.candidate.elsewhere.usable
+
     @cached_property
     def lasting(self) -> bool:
         """Whether a call leaves its arguments as they were, but for those that it only fills."""
@@ -198,6 +205,10 @@ class Runner:
 
     def laid(self, case: Case, inputs: Inputs, turn: Turn) -> Underway:
         """A call's arguments in the candidate's memory."""
+        ready, self._ready = self._ready, None
+        if ready is not None and ready.case is case and ready.inputs is inputs and ready.turn.is_laid_as(turn):
+            ready.turn = turn
+            return ready
         passed, _ = prepared(self.contract, inputs, self._around.poisons[turn.which])
         placed = place(
             self.candidate,
@@ -224,6 +235,7 @@ class Runner:
         def lay() -> None:
             if (call := self.poison(case, inputs, turn)) is not None:
                 self.candidate.coming(call.placed.call())
+                self._ready = call if self.lies_elsewhere else None
 
         if self._defers(case, inputs):
             self.meanwhile.lay(lay)
@@ -482,6 +494,7 @@ class Series:
 
     def _prepare(self) -> None:
         """While the last call runs."""
-        if self._running is not None and self._coming is None and self._then is not None:
-            self._runner.poison(self._case, self._inputs, self._then)
+        then = None if self._runner.lies_elsewhere else self._then
+        if self._running is not None and self._coming is None and then is not None:
+            self._runner.poison(self._case, self._inputs, then)
             self._then = None

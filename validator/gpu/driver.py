@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -163,6 +164,7 @@ class Device:
         self._modules: list[Any] = []
         self._memory: list[int] = []
         self._host: list[int] = []
+        self._threads = threading.local()
 
     def call(self, name: str, *args: Any) -> Any:
         """Result of the driver function `name`. Raises DeviceError with the driver's own word for what went wrong."""
@@ -170,8 +172,9 @@ class Device:
 
     def enter(self) -> None:
         """Use it in this thread from now on; the thread that opened it does."""
-        if self._context is not None:
+        if self._context is not None and not hasattr(self._threads, "entered"):
             _call(self._driver, "cuCtxSetCurrent", self._context)
+            self._threads.entered = True  # nobody in this process uses another context
 
     @property
     def types(self) -> Any:

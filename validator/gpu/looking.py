@@ -97,9 +97,9 @@ class Looking:
         digests, weights = 8 * len(compared), 8 * len(compared) + DIGEST.size * len(digested)
         size = weights + WEIGHT.size * len(weighed)
         assert size <= _FIGURES - 8 * _NOTED, "a call has few arrays"
+        if size:  # zeros, by the launch that lays what waits anyway
+            self._waiting.append(Stretch(self._figures, size))
         self.laid()
-        if size:
-            self._device.clear(self._figures, size)
         self._count(compared, self._figures)
         self._digests.add([Stretch(row.at, row.due.size) for row in digested], self._figures + digests)
         for at, one in enumerate(weighed):
