@@ -152,3 +152,27 @@ def test_a_division_by_three_is_a_product_shifted(factor: int, sign: str | None)
     product = computed(Operation(Op.MUL, attr=sign, width=64), [numbers, np.full_like(numbers, factor)])
     high = computed(Operation(Op.EXTRACT, attr=(32, 32)), [product])
     assert ((high >> 1 if sign is None else high) == numbers // 3).all()
+
+
+@pytest.mark.parametrize(
+    ("join", "inverted", "guarded", "told"),
+    [
+        ("and", False, True, False),
+        ("or", True, True, False),
+        ("or", False, True, True),
+        ("and", True, True, True),
+        ("and", False, False, True),
+    ],
+)
+def test_a_joined_comparison_reads_under_what_it_is_joined_with(assembler, join, inverted, guarded, told):
+    """`@q r = n; p = r == n && q`: where q is false, nothing hangs on what r held before, be it the thread's number."""
+    a = assembler("n")
+    n = a.param("n")
+    q = a.compare("ne", n, Const(0))
+    r = a.let(Op.COPY, a.tid(), width=32)
+    a.let(Op.COPY, n, to=r, width=32, guard=Guard(q, not guarded))
+    joined = Operation(Op.NOT, (q,), None, 1) if inverted else q
+    p = a.let(Op.COMPARE, r, n, joined, attr=("eq", True, join), width=1)
+    program = a.build()
+    threads = Threads(Flow(program), (64, 1, 1))
+    assert threads.varies(Guard(p, False), len(program.operations) - 1) is told

@@ -18,8 +18,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from validator.ordering.dataflow import Flow
-from validator.ordering.program import Choice, Const, Guard, Op, Operand, Operation, Order, Special
+from validator.ordering.dataflow import Flow, registers
+from validator.ordering.program import Choice, Const, Guard, Op, Operand, Operation, Order, Reg, Special
 from validator.ordering.slices import Node, Solver
 from validator.ordering.threadset import DEFAULT_THREADS
 from validator.ordering.vectors import Vector, as_numbers, computed, wrap
@@ -174,7 +174,31 @@ class Threads(Solver[_Value]):
             return (n for operand in self._address(node[0]) for n in self.nodes(operand, node[0]))
         if op in (Op.ATOMIC, Op.RETURN, Op.OPAQUE):
             return ()
-        return super().inputs(node)
+        under = self._joined_under(self.program.operation(*node), node[0]) if op is Op.COMPARE else None
+        if under is None:
+            return super().inputs(node)
+        *compared, joined = self.program.operation(*node).args
+        reads = [(operand, under) for operand in compared]
+        return (
+            (site, read)
+            for operand, guard in (*reads, (joined, None))
+            for read in registers(operand)
+            for site in self.flow.reach(read, node[0], guard)
+        )
+
+    def _joined_under(self, operation: Operation, index: int) -> Guard | None:
+        """What a joined comparison's own operands are read under: `a < b && q` asks nothing of them where q is false.
+
+        Left alone where the instruction has a guard, which already says what reaches.
+        """
+        if len(operation.args) != 3 or not isinstance(operation.attr, tuple) or operation.attr[-1] not in _JOINS:
+            return None
+        joined, negated = operation.args[2], operation.attr[-1] == "or"
+        if isinstance(joined, Operation) and joined.op is Op.NOT:
+            joined, negated = joined.args[0], not negated
+        if not isinstance(joined, Reg) or self.program.guard(index) is not None:
+            return None
+        return Guard(joined, negated)
 
     def _address(self, index: int) -> list[Operand]:
         """Address operands of a plain load; a strong load may give every thread another value."""
@@ -203,12 +227,13 @@ class Threads(Solver[_Value]):
 
     # -- operations --------------------------------------------------------------------------------------------------
 
-    def _operand(self, operand: Operand, index: int) -> _Value:
+    def _operand(self, operand: Operand, index: int, under: Guard | None = None) -> _Value:
+        """An operand's value; `under`: where only those threads matter for which a predicate holds."""
         if isinstance(operand, Const):
             return np.full(self.size, wrap(operand.value), dtype=np.int64)
         if isinstance(operand, Operation):
-            return self._operation(operand, index)
-        sites = self.flow.reach(operand, index, self.program.guard(index))
+            return self._operation(operand, index, under)
+        sites = self.flow.reach(operand, index, under or self.program.guard(index))
         if not sites:
             return _VARYING
         first = self.known.get((sites[0], operand), _VARYING)
@@ -244,7 +269,7 @@ class Threads(Solver[_Value]):
             result = np.where((known[0] != 0) != guard.negated, value, result)
         return result
 
-    def _operation(self, operation: Operation, index: int) -> _Value:
+    def _operation(self, operation: Operation, index: int, under: Guard | None = None) -> _Value:
         op, args = operation.op, operation.args
         if op is Op.SPECIAL:
             return self._special(operation.attr)
@@ -258,7 +283,10 @@ class Threads(Solver[_Value]):
             return _UNIFORM if same else _VARYING
         if op in (Op.ATOMIC, Op.RETURN, Op.OPAQUE, Op.MAPA) or not args:
             return _VARYING
-        values = [self._operand(arg, index) for arg in args]
+        decides = self._joined_under(operation, index) if op is Op.COMPARE else None
+        if decides is not None:
+            return self._joining(operation, index, decides)
+        values = [self._operand(arg, index, under) for arg in args]
         if op is Op.SHUFFLE:
             return self._shuffled(values, operation.attr)
         if op is Op.VOTE:
@@ -289,13 +317,16 @@ class Threads(Solver[_Value]):
             return rest
         return result if known.all() else Partial(np.where(known, result, 0), known, rest)
 
-    def _joining(self, operation: Operation, index: int) -> _Value:
+    def _joining(self, operation: Operation, index: int, under: Guard | None = None) -> _Value:
         """`ISETP.GT.OR P, a, b, Q`: the comparison alone may decide."""
         if operation.op is not Op.COMPARE or not isinstance(operation.attr, tuple) or operation.attr[-1] not in _JOINS:
             return self._partly(operation, [self._operand(arg, index) for arg in operation.args])
         *attr, join = operation.attr
-        compared = Operation(Op.COMPARE, operation.args[:2], tuple(attr), 1)
-        return self._operation(Operation(_JOINS[join], (compared, operation.args[2]), None, 1), index)
+        compared = self._operation(Operation(Op.COMPARE, operation.args[:2], tuple(attr), 1), index, under)
+        values = [compared, self._operand(operation.args[2], index)]
+        both = Operation(_JOINS[join], operation.args[1:], None, 1)
+        vectors = [v for v in values if isinstance(v, np.ndarray)]
+        return self._computed(both, vectors) if len(vectors) == len(values) else self._partly(both, values)
 
     def _split(self, value: _Value) -> tuple[Vector, npt.NDArray[np.bool_]]:
         if isinstance(value, Partial):
