@@ -4,7 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from validator.ordering.program import Access, Const, Direction, Event, EventKind, Guard, Isa, Op, Operation, Reg, Space
+from validator.ordering.program import (
+    Access,
+    Const,
+    Direction,
+    Event,
+    EventKind,
+    Guard,
+    Isa,
+    Op,
+    Operation,
+    Reg,
+    Space,
+    Special,
+)
 from validator.verdict.model import Status
 
 
@@ -362,3 +375,34 @@ def test_distributed_shared_memory_is_not_global(assembler, audited):
     for half in meets:
         a.event(EventKind.CLUSTER_BARRIER, **half)
     assert audited(a).status is Status.NOT_APPLICABLE
+
+
+@pytest.mark.parametrize(("trigger", "severity"), [("first", "error"), ("last", "unproven")])
+def test_blocks_that_leave_before_the_wait(assembler, audited, trigger, severity):
+    """A launch that triggers behind its wait has waited: what is open is whether each launch comes there."""
+    a = assembler("x", "out", "n")
+    x, out, n = a.param("x"), a.param("out"), a.param("n")
+    p = a.compare("ge", a.let(Op.SPECIAL, attr=Special.CTA, width=32), n)
+    if trigger == "first":
+        a.trigger()
+    a.branch("end", p)
+    a.wait()
+    a.store(out, a.load(x))
+    if trigger == "last":
+        a.trigger()
+    a.label("end")
+    audit = audited(a)
+    assert [(f.rule, f.severity.value) for f in audit.findings] == [("order/trigger-without-wait", severity)]
+    assert audit.status is (Status.REFUTED if severity == "error" else Status.UNPROVEN)
+
+
+def test_a_trigger_by_a_thread_that_nothing_orders_behind_the_wait(assembler, audited):
+    """Thread 1 triggers at the end, but it is thread 0 that waited."""
+    a = assembler("n")
+    n = a.param("n")
+    a.branch("end", a.compare("ge", a.let(Op.SPECIAL, attr=Special.CTA, width=32), n))
+    thread_zero_waits(a)
+    a.branch("end", a.compare("ne", a.tid(), Const(1)))
+    a.trigger()
+    a.label("end")
+    assert [(f.rule, f.severity.value) for f in audited(a).findings] == [("order/trigger-without-wait", "error")]

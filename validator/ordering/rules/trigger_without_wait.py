@@ -11,6 +11,8 @@ Mend it by waiting before the early return. A wait in one thread of each block i
 
 What an indirect branch or an unknown function decides is left open (`unproven`), and so is a kernel that never waits
 and of which no contract says that it is launched with PDL: the first of a chain is launched plainly, and may trigger.
+So are blocks that leave early where every trigger stands behind the wait: a launch that triggers has waited then, and
+only one of which every block leaves early passes no order on.
 
 Not seen: that a launch always has a block that takes the path with the wait (block 0, when there is any work at all);
 a step in which nothing further back can still be running; give `[[steps]]` then.
@@ -22,7 +24,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from validator.ordering.findings import finding
-from validator.ordering.leaving import leaves_by_known_branches, leaves_unwaited
+from validator.ordering.leaving import leaves_by_known_branches, leaves_unwaited, triggers_early
 from validator.ordering.rules.no_wait import DECLARE_LAUNCH
 from validator.rule import Rule
 from validator.verdict.model import Finding, Severity
@@ -43,6 +45,11 @@ _PLAIN = (
     "nothing says how it is launched: without PDL it starts when all before it is done, and a trigger alone is harmless"
 )
 
+_EVERY_BLOCK = (
+    "every trigger stands behind the wait, so a launch has waited as soon as one block comes to it; nothing here shows "
+    "that a launch always has such a block, and of one that has none a dependant may start beside what ran before"
+)
+
 RULE = Rule("order/trigger-without-wait", "a path triggers the dependants and never waits", Severity.ERROR)
 
 
@@ -55,6 +62,7 @@ def check(facts: Facts) -> Iterable[Finding]:
         return
     known = leaves_by_known_branches(facts)
     plain = facts.declared_pdl is None and not facts.waits
+    behind = not triggers_early(facts)
     yield finding(
         RULE,
         facts,
@@ -64,10 +72,10 @@ def check(facts: Facts) -> Iterable[Finding]:
         + " without waiting for its own predecessor"
         + (f" (exit at {facts.at(exits[0][0])})" if facts.waits else ""),
         identity=("trigger",),
-        why=_PLAIN if plain else _CHAIN,
+        why=_PLAIN if plain else _EVERY_BLOCK if behind else _CHAIN,
         fix=DECLARE_LAUNCH if plain else "execute griddepcontrol.wait on every path before the kernel ends",
         steps=_steps(facts, exits),
-        severity=Severity.ERROR if known and not plain else Severity.UNPROVEN,
+        severity=Severity.ERROR if known and not plain and not behind else Severity.UNPROVEN,
     )
 
 
